@@ -1,0 +1,87 @@
+//! Reading files as a value: the compiler asks a [`World`] and never the disk, so that tests give it a memory.
+
+use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Where manifests, user modules and data sources are read from.
+pub trait World {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// The operating system's error, naming the path.
+    fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>>;
+
+    /// True when the path is a folder.
+    fn is_folder(&self, path: &Utf8Path) -> bool;
+
+    /// All files under a folder as paths relative to it, sorted by their bytes; links are followed to files only.
+    ///
+    /// # Errors
+    /// The operating system's error, naming the path.
+    fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>>;
+}
+
+/// The real disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl World for Disk {
+    #[expect(clippy::disallowed_methods, reason = "this is the one reader of source files")]
+    fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>> {
+        fs_err::read(path)
+    }
+
+    fn is_folder(&self, path: &Utf8Path) -> bool {
+        path.is_dir()
+    }
+
+    fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
+        let mut files = Vec::new();
+        for entry in walkdir::WalkDir::new(folder).follow_links(true) {
+            let entry = entry?;
+            if entry.file_type().is_file() {
+                let path = Utf8Path::from_path(entry.path()).ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidData, format!("the name {} is not UTF-8", entry.path().display()))
+                })?;
+                let relative = path.strip_prefix(folder).map_err(io::Error::other)?;
+                files.push(relative.to_owned());
+            }
+        }
+        files.sort_by(|left, right| left.as_str().as_bytes().cmp(right.as_str().as_bytes()));
+        Ok(files)
+    }
+}
+
+/// Files held in memory, for tests.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Path to content.
+    pub files: BTreeMap<Utf8PathBuf, Vec<u8>>,
+}
+
+impl Memory {
+    /// Adds a file.
+    #[must_use]
+    pub fn with(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
+        self.files.insert(path.into(), content.into());
+        self
+    }
+}
+
+impl World for Memory {
+    fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>> {
+        self.files
+            .get(path)
+            .cloned()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("failed to open file `{path}`")))
+    }
+
+    fn is_folder(&self, path: &Utf8Path) -> bool {
+        !self.files.contains_key(path) && self.files.keys().any(|file| file.starts_with(path))
+    }
+
+    fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
+        Ok(self.files.keys().filter_map(|file| file.strip_prefix(folder).ok().map(Utf8Path::to_owned)).collect())
+    }
+}
