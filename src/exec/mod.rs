@@ -1,1 +1,4 @@
-//! (written in its own commit)
+//! Running the step graph.
+
+pub mod cpu;
+pub mod reference;

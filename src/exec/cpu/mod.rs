@@ -1,0 +1,3 @@
+//! The CPU backend: amp's own kernels in portable arithmetic, vectorised.
+
+pub mod threads;

@@ -1,0 +1,50 @@
+//! The worker threads. How many there are never changes a bit: work is cut by output elements or by fixed blocks.
+
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// A set of worker threads.
+pub struct Threads {
+    pool: rayon::ThreadPool,
+    count: usize,
+}
+
+impl Threads {
+    /// Starts `count` workers (at least one).
+    ///
+    /// # Errors
+    /// When the operating system gives no threads.
+    pub fn new(count: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
+        let count = count.max(1);
+        Ok(Self { pool: rayon::ThreadPoolBuilder::new().num_threads(count).build()?, count })
+    }
+
+    /// How many workers there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Runs `work` on one worker; everything inside reuses the same workers without a hand-over.
+    pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(work)
+    }
+
+    /// Calls `work` for consecutive ranges that cover `0..length`, in parallel when there is enough of it; every range
+    /// but the last has a multiple of `grain` items.
+    pub fn ranges(&self, length: usize, grain: usize, work: impl Fn(Range<usize>) + Sync) {
+        let grain = grain.max(1);
+        let pieces = length.div_ceil(grain);
+        if pieces <= 1 || self.count == 1 {
+            if length > 0 {
+                work(0..length);
+            }
+            return;
+        }
+        let per_worker = pieces.div_ceil(self.count) * grain;
+        self.pool.install(|| {
+            (0..length.div_ceil(per_worker)).into_par_iter().for_each(|index| {
+                work(index * per_worker..((index + 1) * per_worker).min(length));
+            });
+        });
+    }
+}

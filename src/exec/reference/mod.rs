@@ -1,0 +1,1 @@
+//! Plain reference implementations that read like the definition of each op.
