@@ -1,1 +1,2 @@
 //! (written in its own commit)
+pub mod spec;
