@@ -99,7 +99,7 @@ pub struct Machine {
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 pub struct RunArguments {
-    /// Manifest
+    /// Manifest, or the folder that it is in
     #[arg(default_value = "manifest.kdl")]
     pub manifest: Utf8PathBuf,
     /// Refuse a missing or stale lock instead of writing it
@@ -131,7 +131,7 @@ pub struct RunArguments {
 /// Arguments of `lock`.
 #[derive(Args, Debug)]
 pub struct LockArguments {
-    /// Manifest
+    /// Manifest, or the folder that it is in
     #[arg(default_value = "manifest.kdl")]
     pub manifest: Utf8PathBuf,
     /// Answer whether the lock is up to date; write nothing
@@ -151,7 +151,7 @@ pub struct LockArguments {
 /// Arguments of `check`.
 #[derive(Args, Debug)]
 pub struct CheckArguments {
-    /// Manifest
+    /// Manifest, or the folder that it is in
     #[arg(default_value = "manifest.kdl")]
     pub manifest: Utf8PathBuf,
     /// Form of the answer
@@ -173,7 +173,7 @@ pub enum MessageFormat {
 /// Arguments of `graph`.
 #[derive(Args, Debug)]
 pub struct GraphArguments {
-    /// Manifest
+    /// Manifest, or the folder that it is in
     #[arg(default_value = "manifest.kdl")]
     pub manifest: Utf8PathBuf,
     /// Stage to print
@@ -273,7 +273,7 @@ pub struct InitArguments {
 /// Arguments of `bench`.
 #[derive(Args, Debug)]
 pub struct BenchArguments {
-    /// Manifest
+    /// Manifest, or the folder that it is in
     #[arg(default_value = "manifest.kdl")]
     pub manifest: Utf8PathBuf,
     /// Timed blocks; the median is reported
@@ -302,7 +302,7 @@ pub enum StoreCommand {
     Ls(StorePlace),
     /// Recompute every digest
     Verify(StorePlace),
-    /// Remove prepared data that no run of this store refers to
+    /// Remove prepared data and leftovers, which are made again when needed; runs stay
     Gc {
         /// Where.
         #[command(flatten)]

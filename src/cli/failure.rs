@@ -14,6 +14,15 @@ pub enum Failure {
         /// The texts they point into.
         sources: SourceMap,
     },
+    /// Faults of something else that has places: a lock, a record, data.
+    Faults {
+        /// The exit code.
+        exit: Exit,
+        /// What was found.
+        diagnostics: Vec<Diagnostic>,
+        /// The texts they point into.
+        sources: SourceMap,
+    },
     /// Anything else: a message, perhaps a code and a hint, and the exit code.
     Plain {
         /// The exit code.
@@ -54,14 +63,8 @@ impl Failure {
     /// Shows it and returns its exit code.
     pub fn show(&self, ui: &Ui) -> Exit {
         match self {
-            Self::Manifest { diagnostics, sources } => {
-                if ui.json {
-                    ui.document(&diagnostics_document(diagnostics, sources));
-                } else {
-                    ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
-                }
-                Exit::Usage
-            }
+            Self::Manifest { diagnostics, sources } => show_all(ui, diagnostics, sources, Exit::Usage),
+            Self::Faults { exit, diagnostics, sources } => show_all(ui, diagnostics, sources, *exit),
             Self::Plain { exit, code, message, help } => {
                 if ui.json {
                     ui.document(&serde_json::json!({
@@ -78,6 +81,15 @@ impl Failure {
             }
         }
     }
+}
+
+fn show_all(ui: &Ui, diagnostics: &[Diagnostic], sources: &SourceMap, exit: Exit) -> Exit {
+    if ui.json {
+        ui.document(&diagnostics_document(diagnostics, sources));
+    } else {
+        ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
+    }
+    exit
 }
 
 /// All diagnostics as one JSON document.

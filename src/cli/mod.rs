@@ -48,7 +48,7 @@ pub fn main() -> u8 {
 }
 
 fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
-    match command {
+    match with_manifest_path(command) {
         Command::Run(arguments) => run::run(&arguments, ui),
         Command::Lock(arguments) => lock::run(&arguments, ui),
         Command::Check(arguments) => check::run(&arguments, ui),
@@ -63,6 +63,20 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Store(arguments) => store::run(&arguments, ui),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
     }
+}
+
+/// Where a manifest is named, its folder will do.
+fn with_manifest_path(mut command: Command) -> Command {
+    let manifest = match &mut command {
+        Command::Run(arguments) => &mut arguments.manifest,
+        Command::Lock(arguments) => &mut arguments.manifest,
+        Command::Check(arguments) => &mut arguments.manifest,
+        Command::Graph(arguments) => &mut arguments.manifest,
+        Command::Bench(arguments) => &mut arguments.manifest,
+        _ => return command,
+    };
+    *manifest = pipeline::manifest_path(manifest);
+    command
 }
 
 /// Says that a panic is amp's fault, with the place, and what to do.
