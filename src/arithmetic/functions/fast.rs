@@ -134,9 +134,9 @@ fn reduce(x: f32) -> (u64, f64) {
     (rounded.to_bits(), r)
 }
 
-/// Sine after `quarters` quarter turns and `r`.
+/// Sine after `quarters` quarter turns and `r`, at most π/4 in magnitude.
 #[inline(always)]
-fn sine_of(quarters: u64, r: f64) -> f64 {
+pub fn sine_of(quarters: u64, r: f64) -> f64 {
     let z = r * r;
     // A product with a positive factor, so that -0 stays -0.
     let sine = r * (1.0 + z * polynomial(&SINE, z));

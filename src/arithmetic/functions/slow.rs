@@ -4,6 +4,7 @@
 
 use super::constants::{HALF_PI, INVERSE_FACTORIALS, LN_2_PARTS, LOG2_E, TWO_OVER_PI_BITS, TWO_OVER_SQRT_PI};
 use super::double_double::{DoubleDouble, series};
+use super::fast;
 
 /// k ln 2, for |k| < 2^11: two exact products and one that matters only beyond 2^-84.
 fn multiple_of_ln_2(k: f64) -> DoubleDouble {
@@ -171,24 +172,29 @@ fn sine_of(quarters: u32, r: DoubleDouble) -> DoubleDouble {
     if quarters & 2 == 0 { value } else { value.negate() }
 }
 
+/// The same rounded, in binary64 if that decides it: huge angles come here only for their reduction.
+fn round_sine_of(quarters: u32, r: DoubleDouble) -> f32 {
+    fast::settle(fast::sine_of(u64::from(quarters), r.high)).unwrap_or_else(|| sine_of(quarters, r).round())
+}
+
 /// Sine, correctly rounded.
 pub fn sin(x: f32) -> f32 {
     if x.is_nan() || x.is_infinite() {
-        return x - x;
+        return x * 0.0;
     }
     if x == 0.0 {
         return x;
     }
     let (quarters, r) = reduce(x);
-    let sine = sine_of(quarters, r).round();
+    let sine = round_sine_of(quarters, r);
     if x < 0.0 { -sine } else { sine }
 }
 
 /// Cosine, correctly rounded.
 pub fn cos(x: f32) -> f32 {
     if x.is_nan() || x.is_infinite() {
-        return x - x;
+        return x * 0.0;
     }
     let (quarters, r) = reduce(x);
-    sine_of(quarters + 1, r).round()
+    round_sine_of(quarters + 1, r)
 }
