@@ -1,3 +1,4 @@
 //! The CPU backend: amp's own kernels in portable arithmetic, vectorised.
 
+pub mod matrix;
 pub mod threads;

@@ -1,1 +1,3 @@
 //! Plain reference implementations that read like the definition of each op.
+
+pub mod matrix;
