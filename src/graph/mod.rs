@@ -1,1 +1,194 @@
-//! graph
+//! The typed op graph of the forward pass: every edge has a shape and a dtype.
+//!
+//! Values are in single assignment; nodes are in execution order. `Op` is one enum for forward, backward and update, so
+//! that one check, one printer and one executor serve all stages; `Graph` holds forward ops only.
+
+pub mod build;
+pub mod check;
+pub mod infer;
+pub mod op;
+pub mod print;
+
+pub use op::{Op, Unary};
+
+use crate::arithmetic::half::Format;
+use crate::diag::Span;
+use crate::plan::Initialiser;
+use std::fmt;
+
+/// Element type of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DType {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// bfloat16.
+    Bf16,
+    /// 32-bit integer: labels and pool indices.
+    I32,
+}
+
+impl DType {
+    /// The float format; `None` for integers.
+    pub fn format(self) -> Option<Format> {
+        match self {
+            Self::F32 => Some(Format::F32),
+            Self::F16 => Some(Format::F16),
+            Self::Bf16 => Some(Format::Bf16),
+            Self::I32 => None,
+        }
+    }
+
+    /// Bytes of an element on a device that stores the type natively.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+}
+
+impl From<Format> for DType {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::F32 => Self::F32,
+            Format::F16 => Self::F16,
+            Format::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I32 => "i32",
+        })
+    }
+}
+
+/// Names a value of one graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueId(pub u32);
+
+impl ValueId {
+    /// As an index into `values`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Features of the batch.
+    Features,
+    /// Labels or targets of the batch.
+    Labels,
+    /// A trainable parameter, f32; persists.
+    Parameter,
+    /// Running statistics and the like, f32; persists, committed only when the step is applied.
+    Buffer,
+    /// Optimizer moments, scaler state, counters, gradient accumulators; persists.
+    State,
+    /// A scalar that the host writes before each step (learning rate).
+    Host,
+    /// The result of a node.
+    Result,
+}
+
+/// An edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// Dotted name: a parameter's (`head.weight`), or the layer path and what it is.
+    pub name: String,
+    /// Sizes, batch first; scalars are empty.
+    pub shape: Vec<usize>,
+    /// Element type.
+    pub dtype: DType,
+    /// What it is for.
+    pub role: Role,
+}
+
+impl Value {
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// An op with its edges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// Operands in the op's order.
+    pub inputs: Vec<ValueId>,
+    /// Results in the op's order. Update ops name persistent values here: they are written in place.
+    pub outputs: Vec<ValueId>,
+    /// Path of the layer that it comes from.
+    pub layer: String,
+    /// The user's line.
+    pub span: Option<Span>,
+    /// The library's line.
+    pub library: Option<Span>,
+}
+
+/// A parameter and how it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its value (role `Parameter`).
+    pub value: ValueId,
+    /// First values.
+    pub initialiser: Initialiser,
+    /// Inputs that one output element sums over.
+    pub fan_in: usize,
+    /// Outputs that one input element reaches.
+    pub fan_out: usize,
+}
+
+/// A persistent buffer with its first value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// Its value (role `Buffer`).
+    pub value: ValueId,
+    /// Every element's first value.
+    pub initial: f32,
+}
+
+/// The forward pass of training for one batch size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// All edges.
+    pub values: Vec<Value>,
+    /// All ops in execution order.
+    pub nodes: Vec<Node>,
+    /// Parameters in order of creation.
+    pub parameters: Vec<Parameter>,
+    /// Buffers in order of creation.
+    pub buffers: Vec<Buffer>,
+    /// Batch of features.
+    pub features: ValueId,
+    /// Batch of labels or targets.
+    pub labels: ValueId,
+    /// What the model says: the last layer's result.
+    pub prediction: ValueId,
+    /// The scalar loss, f32.
+    pub loss: ValueId,
+}
+
+impl Graph {
+    /// The edge of an id of this graph.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// Adds an edge.
+    pub fn add_value(&mut self, value: Value) -> ValueId {
+        self.values.push(value);
+        ValueId(self.values.len() as u32 - 1)
+    }
+}

@@ -1,0 +1,259 @@
+//! Every op: forward, backward and update, in one table.
+//!
+//! The comment at each op says its operands and results in order. Shapes: N batch, C channels, … "any float" operands of
+//! one op have one dtype after the precision pass unless the comment says f32. Adding an op touches: this table, `infer`,
+//! `autodiff`, `exec::reference`, `exec::cpu`, a policy in `stdlib/precision`; a test checks that none is forgotten.
+
+use crate::plan::Optimizer;
+
+/// Element by element functions of one operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unary {
+    /// max(x, 0).
+    Relu,
+    /// x Φ(x) by erf.
+    Gelu,
+    /// x Φ(x) by tanh.
+    GeluTanh,
+    /// x σ(x).
+    Silu,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Logistic function.
+    Sigmoid,
+}
+
+/// What a node computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    // ---- forward
+    /// [x: (…, in), weight: (out, in), bias?: (out) f32 or as x] → [y: (…, out)].
+    Linear {
+        /// Whether the third operand is there.
+        bias: bool,
+    },
+    /// [x: (N, C, H, W), weight: (O, C/groups, KH, KW), bias?: (O)] → [y: (N, O, H', W')].
+    Conv2d {
+        /// Step.
+        stride: [usize; 2],
+        /// Zeros added on each side.
+        padding: [usize; 2],
+        /// Distance between taps.
+        dilation: [usize; 2],
+        /// Groups of channels.
+        groups: usize,
+        /// Whether the third operand is there.
+        bias: bool,
+    },
+    /// [x: (N, C, H, W)] → [y, index: i32 into the H·W plane].
+    MaxPool2d {
+        /// Window.
+        kernel: [usize; 2],
+        /// Step.
+        stride: [usize; 2],
+        /// Border.
+        padding: [usize; 2],
+    },
+    /// [x: (N, C, H, W)] → [y].
+    AveragePool2d {
+        /// Window.
+        kernel: [usize; 2],
+        /// Step.
+        stride: [usize; 2],
+        /// Border.
+        padding: [usize; 2],
+        /// Whether the border counts in the divisor.
+        count_include_padding: bool,
+    },
+    /// Training form. [x: (N, C, …), gamma f32 (C), beta f32 (C), running_mean f32 (C), running_variance f32 (C)] →
+    /// [y as x, mean f32 (C), rstd f32 (C), new_running_mean f32 (C), new_running_variance f32 (C)].
+    BatchNorm {
+        /// Added to the variance.
+        eps: f32,
+        /// Weight of the new batch.
+        momentum: f32,
+    },
+    /// Evaluation form. [x, gamma, beta, running_mean, running_variance] → [y as x].
+    BatchNormInference {
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// [x: (…, C), gamma (C), beta (C)] → [y, mean f32 (rows), rstd f32 (rows)].
+    LayerNorm {
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// [x] → [y].
+    Unary(Unary),
+    /// [x] → [y]. Applied to a gradient with the same stream it is its own backward.
+    Dropout {
+        /// Share dropped.
+        p: f32,
+        /// Random stream; the layer's.
+        stream: u64,
+    },
+    /// [a, b] → [a + b], broadcast.
+    Add,
+    /// [a, b] → [a · b], broadcast.
+    Multiply,
+    /// [x] → [x with the result's shape].
+    Reshape,
+    /// [x] → [x with permuted axes].
+    Transpose {
+        /// For each output axis the input axis.
+        axes: Vec<usize>,
+    },
+    /// [x0, x1, …] → [joined].
+    Concatenate {
+        /// The axis.
+        axis: usize,
+    },
+    /// [x] → [y].
+    Softmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// [logits: (rows, C), labels: (rows) i32] → [loss f32 scalar, log_sum_exp f32 (rows), count f32 scalar].
+    CrossEntropy {
+        /// In [0, 1).
+        label_smoothing: f32,
+        /// Label that takes no part.
+        ignore_index: Option<i32>,
+    },
+    /// [prediction, target] → [loss f32 scalar].
+    MeanSquaredError,
+    /// [x] → [x rounded to the result's dtype].
+    Cast,
+
+    // ---- backward
+    /// [dy: (…, out), weight: (out, in)] → [dx: (…, in)].
+    LinearBackwardInput,
+    /// [dy: (…, out), x: (…, in)] → [dweight: (out, in)].
+    LinearBackwardWeight,
+    /// [dy: (…, C) or (N, C, H, W)] → [dbias: (C)]: sums over all axes but `axis`, in row blocks.
+    BiasBackward {
+        /// The channel axis: last for linear, 1 for convolution.
+        axis: usize,
+    },
+    /// [dy, weight] → [dx]; geometry of the forward op.
+    Conv2dBackwardInput {
+        /// As forward.
+        stride: [usize; 2],
+        /// As forward.
+        padding: [usize; 2],
+        /// As forward.
+        dilation: [usize; 2],
+        /// As forward.
+        groups: usize,
+    },
+    /// [dy, x] → [dweight].
+    Conv2dBackwardWeight {
+        /// As forward.
+        stride: [usize; 2],
+        /// As forward.
+        padding: [usize; 2],
+        /// As forward.
+        dilation: [usize; 2],
+        /// As forward.
+        groups: usize,
+    },
+    /// [dy, index] → [dx].
+    MaxPool2dBackward {
+        /// As forward.
+        kernel: [usize; 2],
+        /// As forward.
+        stride: [usize; 2],
+        /// As forward.
+        padding: [usize; 2],
+    },
+    /// [dy] → [dx].
+    AveragePool2dBackward {
+        /// As forward.
+        kernel: [usize; 2],
+        /// As forward.
+        stride: [usize; 2],
+        /// As forward.
+        padding: [usize; 2],
+        /// As forward.
+        count_include_padding: bool,
+    },
+    /// [dy, x, gamma, mean, rstd] → [dx as x, dgamma f32, dbeta f32].
+    BatchNormBackward,
+    /// [dy, x, gamma, mean, rstd] → [dx as x, dgamma f32, dbeta f32].
+    LayerNormBackward,
+    /// [dy, x] → [dx]; for tanh and sigmoid the second operand is y.
+    UnaryBackward(Unary),
+    /// [dy] → [dx]: sums over the axes that broadcasting added or stretched.
+    SumTo,
+    /// [dy] → [dx]: the part of an axis that one operand of a concatenation had.
+    Slice {
+        /// The axis.
+        axis: usize,
+        /// First index.
+        start: usize,
+    },
+    /// [dy, y] → [dx].
+    SoftmaxBackward {
+        /// The axis.
+        axis: usize,
+    },
+    /// [dloss f32 scalar, logits, labels, log_sum_exp, count] → [dlogits].
+    CrossEntropyBackward {
+        /// As forward.
+        label_smoothing: f32,
+        /// As forward.
+        ignore_index: Option<i32>,
+    },
+    /// [dloss f32 scalar, prediction, target] → [dprediction].
+    MeanSquaredErrorBackward,
+    /// [scale f32 scalar] → [dloss f32 scalar]: scale / accumulate, the seed of the backward pass.
+    LossGradient {
+        /// Micro-batches a step.
+        accumulate: u32,
+    },
+    /// [gradient, accumulator] → [accumulator]: accumulator += gradient, in place.
+    Accumulate,
+
+    // ---- update; all write persistent values in place
+    /// [scale, g0, g1, …] → [found f32 scalar, g0, g1, …]: found = 1 if any element is not finite, g *= 1/scale.
+    Unscale,
+    /// [g0, g1, …] → [norm f32 scalar]: the square root of the sum of the sums of squares.
+    GlobalNorm,
+    /// [norm] → [coefficient f32 scalar]: min(1, max_norm / (norm + 1e-6)).
+    ClipCoefficient {
+        /// Largest norm.
+        max_norm: f32,
+    },
+    /// [parameter, gradient, learning_rate, step i32, found?, coefficient?, states…] → [parameter, states…]: the update,
+    /// left out when `found` is 1. States: sgd with momentum [velocity]; adamw [first moment, second moment].
+    Update {
+        /// The rule.
+        rule: Optimizer,
+        /// Whether `found` is there.
+        found: bool,
+        /// Whether `coefficient` is there.
+        clipped: bool,
+    },
+    /// [candidate, pending, buffer, found?] → [buffer, pending]: buffer and pending take the candidate, or the buffer's
+    /// value when `found` is 1.
+    CommitBuffer {
+        /// Whether `found` is there.
+        found: bool,
+    },
+    /// [step i32, found?] → [step]: counts applied steps.
+    AdvanceStep {
+        /// Whether `found` is there.
+        found: bool,
+    },
+    /// [scale, tracker i32, found] → [scale, tracker]: PyTorch's rule.
+    ScalerUpdate {
+        /// Factor after `interval` good steps.
+        growth: f64,
+        /// Factor after a non-finite step.
+        backoff: f64,
+        /// Good steps in a row before growth.
+        interval: u32,
+    },
+    /// [accumulator] → [accumulator]: set to +0 after the update.
+    Clear,
+}

@@ -1,0 +1,173 @@
+//! Layers as plain data: what a module expands to.
+
+use crate::diag::Span;
+
+/// A piece of a model: data flows through blocks in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// One layer.
+    Layer(Layer),
+    /// Several chains that start from the same value and are combined.
+    Parallel {
+        /// Path of the block.
+        path: String,
+        /// How the results meet.
+        combine: Combine,
+        /// Each chain; an empty one passes its input on.
+        chains: Vec<Vec<Block>>,
+        /// The node that asked for it.
+        span: Span,
+    },
+}
+
+/// How parallel chains meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// Element by element sum, left to right.
+    Add,
+    /// Element by element product, left to right.
+    Multiply,
+    /// Joined along an axis (counting the batch as axis 0).
+    Concatenate {
+        /// The axis.
+        axis: usize,
+    },
+}
+
+/// One layer with all its properties.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    /// Dotted path, such as `hidden.0.linear`; names its parameters.
+    pub path: String,
+    /// What it does.
+    pub kind: LayerKind,
+    /// Where the user asked for it: the manifest's line, or the innermost module line when the manifest has none.
+    pub span: Span,
+    /// The library's line, when a library module wrote it.
+    pub library: Option<Span>,
+}
+
+/// What a layer does. Sizes of inputs are inferred; batch is axis 0 and is never named.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LayerKind {
+    /// y = x wᵀ + b over the last axis; w is [out, in].
+    Linear {
+        /// Output features.
+        out: usize,
+        /// Whether there is a bias.
+        bias: bool,
+        /// Of the weight.
+        weight_init: Initialiser,
+        /// Of the bias.
+        bias_init: Initialiser,
+    },
+    /// 2-D convolution over [N, C, H, W]; w is [out, C/groups, kernel, kernel].
+    Conv2d {
+        /// Output channels.
+        out: usize,
+        /// Height and width of the kernel.
+        kernel: [usize; 2],
+        /// Step.
+        stride: [usize; 2],
+        /// Zeros added on each side.
+        padding: [usize; 2],
+        /// Distance between taps.
+        dilation: [usize; 2],
+        /// Independent groups of channels.
+        groups: usize,
+        /// Whether there is a bias.
+        bias: bool,
+        /// Of the weight.
+        weight_init: Initialiser,
+        /// Of the bias.
+        bias_init: Initialiser,
+    },
+    /// Largest value of each window.
+    MaxPool2d {
+        /// Window.
+        kernel: [usize; 2],
+        /// Step.
+        stride: [usize; 2],
+        /// Border of -infinity.
+        padding: [usize; 2],
+    },
+    /// Mean of each window.
+    AveragePool2d {
+        /// Window.
+        kernel: [usize; 2],
+        /// Step.
+        stride: [usize; 2],
+        /// Border of zeros.
+        padding: [usize; 2],
+        /// Whether the border counts in the divisor.
+        count_include_padding: bool,
+    },
+    /// Batch normalisation over all axes but axis 1.
+    BatchNorm {
+        /// Added to the variance.
+        eps: f32,
+        /// Weight of the new batch in the running statistics.
+        momentum: f32,
+    },
+    /// Layer normalisation over the last axis.
+    LayerNorm {
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// max(x, 0).
+    Relu,
+    /// x Φ(x), by erf or by tanh.
+    Gelu {
+        /// True for the tanh form.
+        tanh: bool,
+    },
+    /// x σ(x).
+    Silu,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Logistic function.
+    Sigmoid,
+    /// Softmax over an axis.
+    Softmax {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+    },
+    /// Sets a share of elements to zero while training.
+    Dropout {
+        /// The share, in [0, 1).
+        p: f32,
+    },
+    /// All axes from `start` on become one.
+    Flatten {
+        /// First axis of those that are joined.
+        start: usize,
+    },
+    /// New shape per example (the batch stays).
+    Reshape {
+        /// Sizes after the batch.
+        shape: Vec<usize>,
+    },
+    /// Permutes axes; `axes[0]` is 0.
+    Transpose {
+        /// For each output axis the input axis.
+        axes: Vec<usize>,
+    },
+}
+
+/// How a parameter begins. Numbers come from the stream named by the parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Initialiser {
+    /// Every element the same.
+    Constant(f32),
+    /// Uniform in ±1/sqrt(fan-in): PyTorch's default for linear and convolution layers.
+    FanInUniform,
+    /// Normal with mean 0 and standard deviation sqrt(2/fan-in) (He et al. 2015).
+    KaimingNormal,
+    /// Uniform in ±sqrt(6/(fan-in + fan-out)) (Glorot and Bengio 2010).
+    XavierUniform,
+    /// Normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f32,
+    },
+}

@@ -1,0 +1,50 @@
+//! Precision policies as data: which format each op runs in.
+
+use crate::arithmetic::half::Format;
+use std::collections::BTreeMap;
+
+/// What a policy does with an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Inputs are cast to the policy's low format.
+    Low,
+    /// Inputs are cast to f32.
+    F32,
+    /// Inputs are cast to the widest format among them.
+    Widest,
+    /// Runs in whatever format its first input has.
+    Keep,
+}
+
+/// A precision policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The module's name, such as `std:precision/amp-fp16`.
+    pub name: String,
+    /// The low format; `Format::F32` for a policy that lowers nothing.
+    pub low: Format,
+    /// Class by op kind (`linear`, `layer-norm`, …); kinds that are absent are `Keep`.
+    pub classes: BTreeMap<String, Class>,
+    /// Overrides in order; the last that matches wins.
+    pub rules: Vec<Rule>,
+}
+
+/// An override.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// What it applies to.
+    pub selector: Selector,
+    /// The format that matching ops run in.
+    pub format: Format,
+    /// Path of its origin in the plan (`precision.layer.0`).
+    pub origin: String,
+}
+
+/// What an override applies to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Layers whose dotted path matches a glob: `*` one segment, `**` any number, both also inside a segment.
+    Layer(String),
+    /// An op kind.
+    Op(String),
+}
