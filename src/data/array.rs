@@ -131,7 +131,9 @@ impl Array<'_> {
                 .help(LABEL_HELP)
             })?);
         }
-        Ok((self.shape.clone(), Labels::Classes(labels)))
+        // A column of classes is a list of classes.
+        let shape = if self.shape.get(1..) == Some(&[1]) { vec![self.shape[0]] } else { self.shape.clone() };
+        Ok((shape, Labels::Classes(labels)))
     }
 
     fn count(&self) -> usize {

@@ -44,8 +44,8 @@ pub fn prepare(
         Err(StoreError::ReadOnly { .. }) => None,
         Err(error) => return Err(vec![error.into()]),
     };
-    // Another process prepared it while this one waited.
-    if guard.as_ref().is_some_and(|guard| guard.waited) {
+    // Another process may have prepared it before this one got the lock.
+    if guard.is_some() {
         notes.clear();
         if let Some((content, tensors)) = find(store, &key, &mut origin, &mut notes)? {
             return Ok(Prepared::new(key, content, sources, Origin::Found, notes, tensors));

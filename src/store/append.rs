@@ -119,3 +119,19 @@ impl Drop for Appender {
         let _ = self.flush();
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_and_the_lines_still_wait() {
+        let file = OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+        let mut record = Appender { path: "/dev/full".into(), file, length: 0, waiting: Vec::new() };
+        record.line("text").expect("waits in memory");
+        for _ in 0..2 {
+            assert_eq!(record.flush().expect_err("full").code().0, 761);
+            assert_eq!((record.length(), record.waiting.as_slice()), (0, &b"text\n"[..]));
+        }
+    }
+}

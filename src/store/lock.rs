@@ -54,16 +54,23 @@ pub(super) fn acquire(path: &Utf8Path, sharing: Sharing) -> Result<LockGuard, St
     }
 }
 
-/// Takes a lock if nobody has it; `None` when somebody does.
+/// Takes a lock if nobody has it, without making its file: no file, no holder; `None` when somebody has it.
 pub(super) fn try_acquire(path: &Utf8Path) -> Result<Option<LockGuard>, StoreError> {
-    let file = open(path)?;
+    let failed = |error| Err(StoreError::io("lock", path, error));
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(LockGuard { file: None, waited: false }));
+        }
+        Err(error) => return failed(error),
+    };
     match file.try_lock() {
         Ok(()) => Ok(Some(LockGuard { file: Some(file), waited: false })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
             Ok(Some(LockGuard { file: None, waited: false }))
         }
-        Err(TryLockError::Error(error)) => Err(StoreError::io("lock", path, error)),
+        Err(TryLockError::Error(error)) => failed(error),
     }
 }
 

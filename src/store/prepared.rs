@@ -11,7 +11,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 /// The file with the tensors.
 pub(super) const TENSORS: &str = "tensors.safetensors";
 /// The file with the digest of the tensors' file.
-const NOTE: &str = "digest";
+pub(super) const NOTE: &str = "digest";
 
 impl Store {
     /// Maps prepared data; `None` when the store has none under this key.

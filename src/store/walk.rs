@@ -20,7 +20,7 @@ pub enum EntryKind {
     Prepared,
     /// The folder of one execution.
     Run,
-    /// A file that a killed process left behind.
+    /// A file, or prepared data without a note, that a killed process left behind.
     Leftover,
 }
 
@@ -35,6 +35,12 @@ pub struct Entry {
     pub path: Utf8PathBuf,
     /// Bytes of all its files.
     pub bytes: u64,
+}
+
+impl Entry {
+    fn new(kind: EntryKind, digest: Option<Digest>, path: Utf8PathBuf) -> Result<Self, StoreError> {
+        Ok(Self { kind, digest, bytes: size_of(&path)?, path })
+    }
 }
 
 /// The answer of a check of the whole store.
@@ -58,31 +64,31 @@ impl Store {
             let folder = self.root.join("blobs/sha256").join(&prefix);
             for name in names_in(&folder)? {
                 let path = folder.join(&name);
-                let digest = Digest::parse(&format!("sha256:{name}"));
-                let kind = if digest.is_some() { EntryKind::Blob } else { EntryKind::Leftover };
-                let list = if digest.is_some() { &mut entries } else { &mut leftovers };
-                list.push(Entry { kind, digest, bytes: size_of(&path)?, path });
+                match Digest::parse(&format!("sha256:{name}")) {
+                    Some(digest) => entries.push(Entry::new(EntryKind::Blob, Some(digest), path)?),
+                    None if is_temporary(&name) => {
+                        leftovers.push(Entry::new(EntryKind::Leftover, None, path)?)
+                    }
+                    // Not amp's: neither listed nor ever removed.
+                    None => {}
+                }
             }
         }
         for name in self.names("prepared")? {
             let path = self.root.join("prepared").join(&name);
             let Some(digest) = Digest::parse(&format!("sha256:{name}")) else { continue };
-            for inner in names_in(&path)?.into_iter().filter(|inner| is_temporary(inner)) {
-                let path = path.join(inner);
-                leftovers.push(Entry {
-                    kind: EntryKind::Leftover,
-                    digest: None,
-                    bytes: size_of(&path)?,
-                    path,
-                });
+            if !path.join(prepared::NOTE).exists() {
+                leftovers.push(Entry::new(EntryKind::Leftover, None, path)?);
+                continue;
             }
-            let bytes = size_of(&path)?;
-            entries.push(Entry { kind: EntryKind::Prepared, digest: Some(digest), path, bytes });
+            for inner in names_in(&path)?.into_iter().filter(|inner| is_temporary(inner)) {
+                leftovers.push(Entry::new(EntryKind::Leftover, None, path.join(inner))?);
+            }
+            entries.push(Entry::new(EntryKind::Prepared, Some(digest), path)?);
         }
         for run in self.names("runs")? {
             for folder in runs::run_folders(&self.root.join("runs").join(run))? {
-                let bytes = size_of(&folder.path)?;
-                entries.push(Entry { kind: EntryKind::Run, digest: None, path: folder.path, bytes });
+                entries.push(Entry::new(EntryKind::Run, None, folder.path)?);
             }
         }
         entries.append(&mut leftovers);
