@@ -122,7 +122,7 @@ pub fn train(
             fingerprint: engine.fingerprint(),
         };
         observer.event(&Event::Step(step))?;
-        judge(plan, engine, usize::from(!full), number, &result, observer)?;
+        judge(plan, engine, number, &result, observer)?;
         if is_due(plan.evaluate.every, number + 1, &length) {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
@@ -156,13 +156,12 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32]) -> Batch {
 fn judge(
     plan: &Plan,
     engine: &Engine,
-    stage: usize,
     number: u64,
     result: &StepResult,
     observer: &mut dyn Observer,
 ) -> Result<(), ExecFault> {
     if result.skipped {
-        let culprit = engine.first_non_finite_gradient(stage).unwrap_or_else(|| "a gradient".to_owned());
+        let culprit = engine.first_non_finite_gradient().unwrap_or_else(|| "a gradient".to_owned());
         let scale = engine.scale();
         let text = format!(
             "step {} was skipped: the gradient of {culprit} is not finite at loss scale {}; the scale is now {scale}",

@@ -11,8 +11,9 @@ use super::program::{Action, BufferId, Layout, Place, Program};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
+use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::exec::initialise;
-use crate::graph::{Node, ValueId};
+use crate::graph::{Node, Op, ValueId};
 use std::collections::BTreeMap;
 
 /// Features and labels of one batch, row-major.
@@ -83,13 +84,15 @@ pub struct Engine {
     stages: Vec<Stage>,
     names: BTreeMap<String, usize>,
     memory: Memory,
+    /// Name of the first gradient that was not finite in the last step.
+    culprit: Option<String>,
 }
 
 impl Engine {
     /// Lowers the step graphs (full batch first), makes room and fills parameters from the seed.
     pub fn new(steps: Vec<StepGraph>, seed: u64, threads: Threads, isa: Isa) -> Self {
         let mut engine =
-            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default() };
+            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None };
         for step in steps {
             engine.add_stage(step);
         }
@@ -265,6 +268,26 @@ impl Engine {
         }
     }
 
+    /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
+    pub fn fingerprint(&self) -> Digest {
+        Digest::of_bytes(&[])
+    }
+
+    /// The digest of all parameters by name, shape and content.
+    pub fn parameters_digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        hasher.tag("amp.parameters.v1");
+        for (name, shape, values) in self.parameters() {
+            name.content_hash(&mut hasher);
+            shape.content_hash(&mut hasher);
+            for value in values {
+                let bits = if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() };
+                hasher.raw(&bits.to_le_bytes());
+            }
+        }
+        hasher.finish()
+    }
+
     /// The model's answers for a batch, in evaluation form.
     pub fn predict(&mut self, batch: &Batch) -> Vec<f32> {
         self.load(0, batch, true);
@@ -276,6 +299,11 @@ impl Engine {
             let location = self.location(&stage.evaluation, buffer);
             self.memory.at(location).floats(elements).to_vec()
         })
+    }
+
+    /// The name of the first gradient that was not finite in the last step, if one was.
+    pub fn first_non_finite_gradient(&self) -> Option<String> {
+        self.culprit.clone()
     }
 
     /// A training result that is kept to the end of a step, for tests and inspection.
@@ -319,7 +347,8 @@ impl Engine {
     }
 
     fn execute(&mut self, stage: usize, part: Part, position: u64) {
-        let Self { threads, isa, seed, stages, names, memory } = self;
+        let Self { threads, isa, seed, stages, names, memory, culprit } = self;
+        *culprit = None;
         let stage = &stages[stage];
         let (program, nodes, range) = match part {
             Part::Micro => (&stage.train, &stage.nodes, 0..stage.train.first_part),
@@ -372,6 +401,9 @@ impl Engine {
                             results: &results,
                         };
                         dispatch::run(&call, &mut outputs);
+                        if matches!(node.op, Op::Unscale) {
+                            *culprit = first_non_finite(&call, &outputs);
+                        }
                     }
                     Action::Relayout => {
                         let to_last =
@@ -386,6 +418,15 @@ impl Engine {
             }
         });
     }
+}
+
+/// The first gradient of an unscaling with an element that is not finite.
+fn first_non_finite(call: &Call<'_>, outputs: &[Buffer]) -> Option<String> {
+    let gradients = outputs.iter().zip(call.results).skip(1);
+    gradients
+        .filter(|(buffer, value)| buffer.floats(value.elements()).iter().any(|element| !element.is_finite()))
+        .map(|(_, value)| value.name.clone())
+        .next()
 }
 
 /// A part of a stage.

@@ -7,6 +7,8 @@ pub mod elementwise;
 pub mod engine;
 #[cfg(test)]
 mod kernel_tests;
+#[cfg(test)]
+mod engine_tests;
 mod layout;
 pub mod loss;
 pub mod matrix;

@@ -126,6 +126,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         | Op::MeanSquaredErrorBackward
         | Op::LossGradient { .. } => loss::run(call, outputs),
         Op::Accumulate
+        | Op::StageBuffer
         | Op::Unscale
         | Op::GlobalNorm
         | Op::ClipCoefficient { .. }

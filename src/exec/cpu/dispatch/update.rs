@@ -18,6 +18,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             let gradient = call.inputs[0].floats();
             elementwise::add_into(call.isa, call.threads, call.out(outputs, 0), gradient, Format::F32);
         }
+        Op::StageBuffer => call.out(outputs, 0).copy_from_slice(call.inputs[0].floats()),
         Op::Clear => call.out(outputs, 0).fill(0.0),
         Op::Unscale => unscale(call, outputs),
         Op::GlobalNorm => {
