@@ -3,7 +3,7 @@
 //! One entry a line, sorted by path; properties sorted by name; platform nodes last, each a block of such lines. Equal
 //! locks give equal bytes, on every machine.
 
-use super::model::{Entry, Lock, Platform, is_named_by_value};
+use super::model::{Entry, Lock, Platform, RecordedEvaluation, RecordedResult, is_named_by_value};
 use super::token::{write_name, write_property_name, write_string, write_value};
 use std::collections::BTreeMap;
 
@@ -47,7 +47,8 @@ fn write_entry(name: &str, entry: &Entry, out: &mut String) {
     out.push('\n');
 }
 
-fn write_properties(properties: &BTreeMap<String, String>, out: &mut String) {
+/// Writes properties, each after a space.
+pub(crate) fn write_properties(properties: &BTreeMap<String, String>, out: &mut String) {
     for (name, value) in properties {
         out.push(' ');
         write_property_name(name, out);
@@ -65,31 +66,39 @@ fn write_platform(name: &str, platform: &Platform, out: &mut String) {
         write_entry(name, entry, out);
     }
     for ((step, split), evaluation) in &platform.evaluations {
-        let mut properties = BTreeMap::from([
-            ("chain".to_owned(), evaluation.chain.to_string()),
-            ("examples".to_owned(), evaluation.examples.to_string()),
-            ("step".to_owned(), step.to_string()),
-        ]);
-        for (metric, value) in &evaluation.metrics {
-            properties.insert(format!("metric.{metric}"), float_text(*value));
-        }
         out.push_str("    evaluation ");
         write_string(split, out);
-        write_properties(&properties, out);
+        write_properties(&evaluation_entry(*step, evaluation), out);
         out.push('\n');
     }
     if let Some(result) = &platform.result {
-        let properties = BTreeMap::from([
-            ("chain".to_owned(), result.chain.to_string()),
-            ("parameters".to_owned(), result.parameters.to_string()),
-            ("run".to_owned(), result.run.to_string()),
-            ("steps".to_owned(), result.steps.to_string()),
-        ]);
         out.push_str("    result");
-        write_properties(&properties, out);
+        write_properties(&result_entry(result), out);
         out.push('\n');
     }
     out.push_str("}\n");
+}
+
+/// The properties of an `evaluation` line.
+pub(crate) fn evaluation_entry(step: u64, evaluation: &RecordedEvaluation) -> BTreeMap<String, String> {
+    let metrics =
+        evaluation.metrics.iter().map(|(name, value)| (format!("metric.{name}"), float_text(*value)));
+    let rest = [
+        ("chain".to_owned(), evaluation.chain.to_string()),
+        ("examples".to_owned(), evaluation.examples.to_string()),
+        ("step".to_owned(), step.to_string()),
+    ];
+    rest.into_iter().chain(metrics).collect()
+}
+
+/// The properties of a `result` line.
+pub(crate) fn result_entry(result: &RecordedResult) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        ("chain".to_owned(), result.chain.to_string()),
+        ("parameters".to_owned(), result.parameters.to_string()),
+        ("run".to_owned(), result.run.to_string()),
+        ("steps".to_owned(), result.steps.to_string()),
+    ])
 }
 
 /// The shortest decimal that reads back as the same bits; every NaN is `nan`.
