@@ -57,12 +57,19 @@ impl From<StoreError> for DataFault {
     }
 }
 
-/// A piece of a file as it is shown in a message: at most 40 characters, escaped.
+/// A piece of a file as it is shown in a message: at most 40 characters, what cannot be seen escaped.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(160)]);
-    let mut short: String = text.chars().take(40).collect();
+    let mut short = String::from("`");
+    for character in text.chars().take(40) {
+        match character {
+            '\'' | '"' => short.push(character),
+            _ => short.extend(character.escape_debug()),
+        }
+    }
     if text.chars().count() > 40 || bytes.len() > 160 {
         short.push('…');
     }
-    format!("`{}`", short.escape_debug())
+    short.push('`');
+    short
 }
