@@ -2,7 +2,7 @@
 //!
 //! Invariant: each fault has a code of 0720–0759 (listed in [`super`]) or passes on the store's own.
 
-use crate::diag::Code;
+use crate::diag::{Code, Diagnostic};
 use crate::store::StoreError;
 use std::fmt;
 
@@ -50,6 +50,18 @@ impl fmt::Display for DataFault {
 }
 
 impl std::error::Error for DataFault {}
+
+impl From<DataFault> for Diagnostic {
+    /// The place goes into the message, for it lies in no text that a span could point into; whoever knows the
+    /// manifest's `source` adds that label.
+    fn from(fault: DataFault) -> Self {
+        let message = match &fault.place {
+            Some(place) => format!("{place}: {}", fault.message),
+            None => fault.message,
+        };
+        Self { help: fault.help, ..Self::error(fault.code, message) }
+    }
+}
 
 impl From<StoreError> for DataFault {
     fn from(error: StoreError) -> Self {

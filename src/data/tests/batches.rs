@@ -11,7 +11,8 @@ fn parts(fractions: &[(&str, f64)]) -> Vec<Part> {
 
 #[test]
 fn counts_are_rounded_down_and_the_first_part_gets_the_rest() {
-    let cases: [(&[(&str, f64)], usize, &[usize]); 7] = [
+    type Case<'a> = (&'a [(&'a str, f64)], usize, &'a [usize]);
+    let cases: [Case<'_>; 7] = [
         (&[("train", 0.8), ("test", 0.2)], 1797, &[1438, 359]),
         (&[("train", 0.8), ("test", 0.2)], 10, &[8, 2]),
         // In binary 0.29 * 100 is 28.999999999999996.
