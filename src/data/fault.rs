@@ -2,7 +2,7 @@
 //!
 //! Invariant: each fault has a code of 0720–0759 (listed in [`super`]) or passes on the store's own.
 
-use crate::diag::Code;
+use crate::diag::{Code, Diagnostic};
 use crate::store::StoreError;
 use std::fmt;
 
@@ -51,18 +51,37 @@ impl fmt::Display for DataFault {
 
 impl std::error::Error for DataFault {}
 
+impl From<DataFault> for Diagnostic {
+    /// The place goes into the message, for it lies in no text that a span could point into; whoever knows the
+    /// manifest's `source` adds that label.
+    fn from(fault: DataFault) -> Self {
+        let message = match &fault.place {
+            Some(place) => format!("{place}: {}", fault.message),
+            None => fault.message,
+        };
+        Self { help: fault.help, ..Self::error(fault.code, message) }
+    }
+}
+
 impl From<StoreError> for DataFault {
     fn from(error: StoreError) -> Self {
         Self { code: error.code(), message: error.to_string(), help: error.help(), place: None }
     }
 }
 
-/// A piece of a file as it is shown in a message: at most 40 characters, escaped.
+/// A piece of a file as it is shown in a message: at most 40 characters, what cannot be seen escaped.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(160)]);
-    let mut short: String = text.chars().take(40).collect();
+    let mut short = String::from("`");
+    for character in text.chars().take(40) {
+        match character {
+            '\'' | '"' => short.push(character),
+            _ => short.extend(character.escape_debug()),
+        }
+    }
     if text.chars().count() > 40 || bytes.len() > 160 {
         short.push('…');
     }
-    format!("`{}`", short.escape_debug())
+    short.push('`');
+    short
 }
