@@ -1,10 +1,12 @@
-//! Proves the portable arithmetic over all inputs: `cargo bench --bench prove -- [NAME…] [--threads N] [--stride K]`.
+//! Proves the portable arithmetic over all inputs: `cargo bench --bench prove -- [NAME…] [--threads N]
+//! [--stride K]`.
 //!
-//! For `exp log tanh erf sin cos` each of the 2^32 f32 inputs goes through the single-value function and through the slice function
-//! of every instruction set of this machine; all must give the f32 that an independent enclosure of the exact value determines. An input
-//! whose enclosure holds a rounding border is undecided, and a failure. `f16` and `bf16` check the conversions of all inputs against their
-//! definition in exact binary64 arithmetic, `fma` the software fused multiply-add against the hardware's on 2^30 triples. `all` is everything,
-//! and the default. `--stride K` takes every K-th input.
+//! For `exp log tanh erf sin cos` each of the 2^32 f32 inputs goes through the single-value function and
+//! through the slice function of every instruction set of this machine; all must give the f32 that an
+//! independent enclosure of the exact value determines. An input whose enclosure holds a rounding border is
+//! undecided, and a failure. `f16` and `bf16` check the conversions of all inputs against their definition in
+//! exact binary64 arithmetic, `fma` the software fused multiply-add against the hardware's on 2^30 triples.
+//! `all` is everything, and the default. `--stride K` takes every K-th input.
 //!
 //! Prints one line for each name; the exit status is 0 only if nothing was wrong or undecided.
 

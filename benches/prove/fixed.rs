@@ -1,7 +1,8 @@
 //! Fixed-point numbers with 120 bits after the point, and the constants in them, from integers alone.
 //!
-//! Nothing here shares a coefficient, a reduction or an arithmetic with `amp::arithmetic::functions`. A "unit" is 2^-120. Each operation
-//! truncates, so it errs by less than one unit; the bounds that are stated count those.
+//! Nothing here shares a coefficient, a reduction or an arithmetic with `amp::arithmetic::functions`. A
+//! "unit" is 2^-120. Each operation truncates, so it errs by less than one unit; the bounds that are stated
+//! count those.
 
 /// Bits after the point. Seven bits before it and a sign remain in an `i128`.
 pub const FRACTION: u32 = 120;
@@ -27,7 +28,8 @@ pub fn multiply(a: i128, b: i128) -> i128 {
     if (a < 0) == (b < 0) { magnitude } else { -magnitude }
 }
 
-/// c_0 + c_1 x + …, by Horner's rule. For |x| ≤ 2^-6 the error is below 2 units beyond that of the coefficients.
+/// c_0 + c_1 x + …, by Horner's rule. For |x| ≤ 2^-6 the error is below 2 units beyond that of the
+/// coefficients.
 #[inline(always)]
 pub fn series(coefficients: &[i128], x: i128) -> i128 {
     let mut value = 0;
@@ -37,8 +39,8 @@ pub fn series(coefficients: &[i128], x: i128) -> i128 {
     value
 }
 
-/// 1 / n! for n = 0, 1, …, each within one unit (one division per entry of the exact 2^120 · product would overflow, so
-/// each entry is the one before divided by n: errors shrink by n and add less than one unit).
+/// 1 / n! for n = 0, 1, …, each within one unit (one division per entry of the exact 2^120 · product would
+/// overflow, so each entry is the one before divided by n: errors shrink by n and add less than one unit).
 pub fn inverse_factorials<const COUNT: usize>() -> [i128; COUNT] {
     let mut table = [ONE; COUNT];
     for n in 1..COUNT {
@@ -47,7 +49,8 @@ pub fn inverse_factorials<const COUNT: usize>() -> [i128; COUNT] {
     table
 }
 
-/// 2 atanh(a / b) = log((b + a) / (b - a)), by its series, for small a / b ≥ 0. Each of at most 60 terms errs by less than 2 units.
+/// 2 atanh(a / b) = log((b + a) / (b - a)), by its series, for small a / b ≥ 0. Each of at most 60 terms errs
+/// by less than 2 units.
 pub fn twice_atanh(a: i128, b: i128) -> i128 {
     let ratio = ONE / b * a + (ONE % b) * a / b;
     let square = multiply(ratio, ratio);
@@ -144,7 +147,8 @@ pub fn ln_2_fine() -> u128 {
     (1..127).map(|n| (1u128 << (126 - n)) / n).sum()
 }
 
-/// 2 / sqrt π, within 8 units: Newton's y ← y (3 - π y²) / 2 for 1 / sqrt π from a binary64 start, so after two steps only truncations remain.
+/// 2 / sqrt π, within 8 units: Newton's y ← y (3 - π y²) / 2 for 1 / sqrt π from a binary64 start, so after
+/// two steps only truncations remain.
 pub fn two_over_sqrt_pi() -> i128 {
     let pi = pi();
     let mut y = from_f64(1.0 / std::f64::consts::PI.sqrt());

@@ -1,6 +1,8 @@
-//! Enclosures of the functions at f32 arguments, in fixed point with 120 bits, and the f32 that an enclosure determines.
+//! Enclosures of the functions at f32 arguments, in fixed point with 120 bits, and the f32 that an enclosure
+//! determines.
 //!
-//! Reductions by tables, then short Taylor series; the tables are made at the start from the series alone. Each function states its error.
+//! Reductions by tables, then short Taylor series; the tables are made at the start from the series alone.
+//! Each function states its error.
 
 use crate::fixed::{
     FRACTION, ONE, from_f64, inverse_factorials, ln_2_fine, multiply, pi, series, twice_atanh, two_over_pi,
@@ -24,7 +26,8 @@ pub enum Answer {
     Within { negative: bool, enclosure: Enclosure },
 }
 
-/// The nearest f32 to m · 2^e, ties to even, as bits, and how near to a tie: -log2 of the distance in units in the last place.
+/// The nearest f32 to m · 2^e, ties to even, as bits, and how near to a tie: -log2 of the distance in units
+/// in the last place.
 pub fn round(m: u128, e: i32) -> (u32, u32) {
     if m == 0 {
         return (0, 0);
@@ -51,7 +54,8 @@ pub fn round(m: u128, e: i32) -> (u32, u32) {
 }
 
 impl Enclosure {
-    /// The f32 that every number in the enclosure rounds to, with the nearness to a tie; `None` if there is no such one.
+    /// The f32 that every number in the enclosure rounds to, with the nearness to a tie; `None` if there is
+    /// no such one.
     pub fn decide(self) -> Option<(u32, u32)> {
         let (low, _) = round(self.significand - self.error, self.exponent);
         let (high, nearness) = round(self.significand + self.error, self.exponent);
@@ -99,7 +103,7 @@ impl Oracle {
     /// Makes the tables, and checks them against each other.
     pub fn new() -> Self {
         let long: [i128; 40] = inverse_factorials();
-        let alternate = |n: usize, value: i128| if n % 2 == 0 { value } else { -value };
+        let alternate = |n: usize, value: i128| if n & 1 == 0 { value } else { -value };
         let exponential = |x: i128| series(&long, x);
         let mut oracle = Self {
             ln_2_fine: ln_2_fine(),
@@ -127,10 +131,12 @@ impl Oracle {
         oracle
     }
 
-    /// erf(c + h) = erf(c) + 2 / sqrt π · e^(-c²) Σ (-1)^n H_n(c) h^(n + 1) / (n + 1)!, with the Hermite polynomials H.
+    /// erf(c + h) = erf(c) + 2 / sqrt π · e^(-c²) Σ (-1)^n H_n(c) h^(n + 1) / (n + 1)!, with the Hermite
+    /// polynomials H.
     ///
-    /// s_n = e^(-c²) H_n(c) / n! obeys s_(n+1) = (2c s_n - 2 s_(n-1)) / (n + 1). The error of s_0, below 2^10 units, grows by at most the product
-    /// of (2c + 2) / (n + 1) ≤ 2^10; but it enters with h^(n + 1), so each step of 1/64 adds less than 2^6 units to erf, and 256 steps less than 2^14.
+    /// s_n = e^(-c²) H_n(c) / n! obeys s_(n+1) = (2c s_n - 2 s_(n-1)) / (n + 1). The error of s_0, below 2^10
+    /// units, grows by at most the product of (2c + 2) / (n + 1) ≤ 2^10; but it enters with h^(n + 1), so
+    /// each step of 1/64 adds less than 2^6 units to erf, and 256 steps less than 2^14.
     fn fill_errors(&mut self) {
         let mut error_function = 0;
         for j in 0..=256i128 {
@@ -143,7 +149,7 @@ impl Oracle {
             }
             let coefficients: [i128; 24] = std::array::from_fn(|n| {
                 let value = multiply(self.two_over_sqrt_pi, terms[n]) / (n as i128 + 1);
-                if n % 2 == 0 { value } else { -value }
+                if n & 1 == 0 { value } else { -value }
             });
             self.errors.push((error_function, std::array::from_fn(|n| coefficients[n])));
             error_function += series(&coefficients, ONE / 64) / 64;
@@ -179,21 +185,24 @@ impl Oracle {
         // 2/π · π/2 = 1, in the leading 120 bits.
         let leading = u128::from(self.two_over_pi[0]) << 64 | u128::from(self.two_over_pi[1]);
         near(multiply((leading >> 8) as i128, self.half_pi), ONE, 8);
-        // Taylor's series from the left neighbour and from the right one meet in the middle; and erf(4) = 1 - 1.5417257900280018852e-8.
+        // Taylor's series from the left neighbour and from the right one meet in the middle; and erf(4) = 1 -
+        // 1.5417257900280018852e-8.
         for j in 0..256 {
             let (left, right) = (&self.errors[j], &self.errors[j + 1]);
             let meet = |entry: &(i128, [i128; 15]), h: i128| entry.0 + multiply(h, series(&entry.1, h));
             near(meet(left, ONE / 128), meet(right, -ONE / 128), 1 << 14);
         }
-        near(self.errors[256].0, ONE - from_f64(1.541_725_790_028_001_9e-8), 1 << 44);
+        near(self.errors[256].0, ONE - from_f64(1.541_725_790_028_002e-8), 1 << 44);
     }
 
     /// e^x for |x| < 110 as a · 2^k with a in [1, 2 + 2^-7): gives (a, k), a within 2^10 units.
     ///
-    /// k ln 2 errs by less than 160 · 2 units and moves a by twice that; the series over r < 2^-8 has 14 terms and leaves out 2^-148.
+    /// k ln 2 errs by less than 160 · 2 units and moves a by twice that; the series over r < 2^-8 has 14
+    /// terms and leaves out 2^-148.
     fn exponential(&self, x: i128) -> (i128, i32) {
         let ln_2 = (self.ln_2_fine >> 6) as i128;
-        // The quotient may be one too small or large next to an integer; both are right as long as r stays in the table.
+        // The quotient may be one too small or large next to an integer; both are right as long as r stays in
+        // the table.
         let mut k = (x >> 64) / (ln_2 >> 64);
         let multiple = |k: i128| -> i128 {
             let magnitude = k.unsigned_abs();
@@ -240,7 +249,8 @@ impl Oracle {
 
     /// log x = k ln 2 + log c + 2 atanh((M - c) / (M + c)), x = 2^k M, c = 1 + j / 256 ≤ M < c + 1 / 256.
     ///
-    /// The errors: 150 · 2 units for k ln 2, 2^7 for log c, 20 for the series, which leaves out 2^-144: below 2^10 units. The value is 0 or at least 2^-25.
+    /// The errors: 150 · 2 units for k ln 2, 2^7 for log c, 20 for the series, which leaves out 2^-144: below
+    /// 2^10 units. The value is 0 or at least 2^-25.
     pub fn log(&self, x: f32) -> Answer {
         if x.is_nan() || x < 0.0 {
             return Answer::Known(f32::NAN);
@@ -261,8 +271,8 @@ impl Oracle {
         let c = (256 + j) << 15;
         let (numerator, denominator) = (i128::from(m - c), i128::from(m + c));
         // Below 2^15 · 2^120 / 2^24: the quotient of the shifted parts loses nothing but its last unit.
-        let ratio =
-            ((numerator << 112) / denominator) << 8 | (((numerator << 112) % denominator) << 8) / denominator;
+        let ratio = (((numerator << 112) / denominator) << 8)
+            + (((numerator << 112) % denominator) << 8) / denominator;
         let square = multiply(ratio, ratio);
         let sum = 2 * multiply(ratio, series(&self.atanh_series, square)) + self.logarithms[j as usize];
         let magnitude = k.unsigned_abs() as u128;
@@ -272,8 +282,9 @@ impl Oracle {
         within(value < 0, value.abs(), 1 << 10, -(FRACTION as i32))
     }
 
-    /// tanh x = (1 - g) / (1 + g), g = e^(-2x), for x ≥ 2^-13: g within 2^10 units moves the numerator, at least 2^-12, by 2^-98 of itself; the
-    /// reciprocal is right to 2^-100. Below, x (1 - z/3 + 2z²/15 - 17z³/315), z = x² < 2^-26, which leaves out less than 2^-109.
+    /// tanh x = (1 - g) / (1 + g), g = e^(-2x), for x ≥ 2^-13: g within 2^10 units moves the numerator, at
+    /// least 2^-12, by 2^-98 of itself; the reciprocal is right to 2^-100. Below, x (1 - z/3 + 2z²/15 -
+    /// 17z³/315), z = x² < 2^-26, which leaves out less than 2^-109.
     pub fn tanh(&self, x: f32) -> Answer {
         let magnitude = x.abs();
         if x.is_nan() || x == 0.0 {
@@ -295,8 +306,9 @@ impl Oracle {
         within(x < 0.0, value, (value >> 95) as u128, -(FRACTION as i32))
     }
 
-    /// erf from the table entry within 2^-7 of |x| for |x| ≥ 2^-13, within 2^16 units: 2^14 of the table, the rest truncations; the series leaves out less
-    /// than sqrt(2^15 · 15!) / 16! · 2^-112 < 2^-120. Below, 2x / sqrt π · (1 - z/3 + z²/10 - z³/42), which leaves out less than 2^-111.
+    /// erf from the table entry within 2^-7 of |x| for |x| ≥ 2^-13, within 2^16 units: 2^14 of the table, the
+    /// rest truncations; the series leaves out less than sqrt(2^15 · 15!) / 16! · 2^-112 < 2^-120. Below, 2x
+    /// / sqrt π · (1 - z/3 + z²/10 - z³/42), which leaves out less than 2^-111.
     pub fn erf(&self, x: f32) -> Answer {
         let magnitude = x.abs();
         if x.is_nan() || x == 0.0 {
@@ -322,8 +334,8 @@ impl Oracle {
             return (0, fixed(x));
         }
         let (m, e) = parts(x);
-        // Bit i of 2/π is worth 2^-(i + 1); times m 2^e it is a multiple of 4 for i < e - 2. From there 192 bits; the bits behind them
-        // add less than 2^(24 - 190) quarter turns.
+        // Bit i of 2/π is worth 2^-(i + 1); times m 2^e it is a multiple of 4 for i < e - 2. From there 192
+        // bits; the bits behind them add less than 2^(24 - 190) quarter turns.
         let start = e - 2;
         let word = |position: i32| -> u64 {
             let bit = |index: i32| if index < 0 { 0 } else { self.two_over_pi[index as usize] };
@@ -343,7 +355,8 @@ impl Oracle {
         (quarters & 3, multiply(rest >> 6, self.half_pi))
     }
 
-    /// Sine after some quarter turns and r, from the table: sin(c + h) = sin c cos h + cos c sin h with 0 ≤ h < 2^-7. Within 2^8 units.
+    /// Sine after some quarter turns and r, from the table: sin(c + h) = sin c cos h + cos c sin h with 0 ≤ h
+    /// < 2^-7. Within 2^8 units.
     fn sine(&self, quarters: u32, r: i128) -> (bool, i128) {
         let magnitude = r.abs();
         let j = (magnitude >> (FRACTION - 7)) as usize;
@@ -388,13 +401,14 @@ impl Oracle {
 }
 
 /// 2^-13: below it, a few terms in z = x² < 2^-26 suffice.
-const SMALL: f32 = 0.000_122_070_312_5;
+const SMALL: f32 = 1.0 / 8192.0;
 
 fn within(negative: bool, significand: i128, error: u128, exponent: i32) -> Answer {
     Answer::Within { negative, enclosure: Enclosure { significand: significand as u128, error, exponent } }
 }
 
-/// x · factor(x²) for small x. The factor is cut to 100 bits after the point; it errs by less than 2 units of those.
+/// x · factor(x²) for small x. The factor is cut to 100 bits after the point; it errs by less than 2 units of
+/// those.
 fn small(x: f32, factor: impl Fn(i128) -> i128) -> Answer {
     let (m, e) = parts(x.abs());
     // z = m² 2^2e, below 2^-26; what is below 2^-120 moves the factor by less than a unit.
