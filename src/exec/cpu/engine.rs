@@ -97,6 +97,7 @@ impl Engine {
             engine.add_stage(step);
         }
         engine.initialise();
+        engine.set_scale(1.0);
         engine
     }
 
@@ -171,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Sets the loss scale; called once, before the first step.
+    /// Sets the loss scale, 1 until then; called once, before the first step.
     pub fn set_scale(&mut self, scale: f32) {
         self.set_scalar(|step| step.scale, scale);
     }
