@@ -1,4 +1,15 @@
 //! From the precise forward graph to the whole training step: loss scale, backward, unscale and check, clip, update.
+//!
+//! The step is static: gradients are ordinary values with the dtype of what they belong to (as in PyTorch), the order of
+//! every sum is fixed by the order of the nodes, and the order scale → unscale → clip → update cannot be written wrongly.
+
+mod backward;
+mod compile;
+mod step;
+
+pub use compile::{Compiled, compile};
+pub use step::differentiate;
+
 use crate::graph::{Buffer, Node, Parameter, Value, ValueId};
 
 /// Forward, backward and update as one static graph.
@@ -47,3 +58,13 @@ pub struct StepGraph {
     /// f32 scalar: global gradient norm before clipping.
     pub norm: ValueId,
 }
+
+impl StepGraph {
+    /// The edge of an id of this graph.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,308 @@
-//! build
+//! From the plan's layers to the typed op graph, with every shape inferred and every fault found in one pass.
+//!
+//! Every float edge is f32 here; the precision pass lowers them. After a fault the pass goes on with a best guess of the
+//! layer's result, so that independent faults are reported together; where there is no guess, the layers after it are
+//! still checked for what does not depend on their input.
+//! Parameters carry PyTorch's names: `<layer path>.weight`, `.bias`, and the buffers `.running_mean`, `.running_var`.
+
+mod layer;
+mod loss;
+
+use super::infer::{self, Fault, Shape};
+use super::names::Names;
+use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId};
+use crate::diag::{Code, Diagnostic, Sink, Span};
+use crate::plan::{Block, Combine, Initialiser, Layer, Plan};
+use std::collections::BTreeMap;
+
+/// What stands beside each example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelKind {
+    /// The index of a class.
+    ClassIndex {
+        /// How many classes the data declares, if it does; the model's output is checked against it.
+        classes: Option<usize>,
+    },
+    /// Numbers to be predicted, of this shape for each example.
+    Target(Vec<usize>),
+}
+
+/// Builds the forward pass of training for one batch size.
+///
+/// `feature_shape` is that of one example, without the batch.
+///
+/// # Errors
+/// All faults that were found: AMP0301 to AMP0316, each naming the layer, the shapes, the user's line and the library's.
+pub fn build(
+    plan: &Plan,
+    batch: usize,
+    feature_shape: &[usize],
+    labels: LabelKind,
+) -> Result<Graph, Vec<Diagnostic>> {
+    let mut builder = Builder::new(batch, feature_shape, &labels);
+    let features = builder.graph.features;
+    builder.input_faults(batch, feature_shape);
+    if !holds_a_layer(&plan.model.body) {
+        let message = format!("the model `{}` has no layers", plan.model.module);
+        builder.sink.push(Diagnostic::error(Code(309), message).help("add a layer to the model's module"));
+    }
+    let prediction = builder.blocks(&plan.model.body, Some(features));
+    if builder.graph.parameters.is_empty() && !builder.sink.has_errors() {
+        let message = format!(
+            "the model `{}` has nothing to train: none of its layers has parameters",
+            plan.model.module
+        );
+        builder
+            .sink
+            .push(Diagnostic::error(Code(313), message).help("add a layer with a weight, such as `linear`"));
+    }
+    if let Some(prediction) = prediction {
+        builder.loss(plan, prediction, &labels);
+    }
+    if builder.sink.diagnostics.is_empty() { Ok(builder.graph) } else { Err(builder.sink.diagnostics) }
+}
+
+fn holds_a_layer(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| match block {
+        Block::Layer(_) => true,
+        Block::Parallel { chains, .. } => chains.iter().any(|chain| holds_a_layer(chain)),
+    })
+}
+
+/// Where a fault is reported.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    path: &'a str,
+    kind: &'a str,
+    span: Span,
+    library: Option<Span>,
+}
+
+struct Builder {
+    graph: Graph,
+    names: Names,
+    /// The place of each layer path that names parameters or random numbers.
+    owners: BTreeMap<String, Span>,
+    sink: Sink,
+}
+
+impl Builder {
+    fn new(batch: usize, feature_shape: &[usize], labels: &LabelKind) -> Self {
+        let with_batch = |shape: &[usize]| [&[batch], shape].concat();
+        let (label_shape, label_type) = match labels {
+            LabelKind::ClassIndex { .. } => (vec![batch], DType::I32),
+            LabelKind::Target(shape) => (with_batch(shape), DType::F32),
+        };
+        let value = |name: &str, shape, dtype, role| Value { name: name.to_owned(), shape, dtype, role };
+        let values = vec![
+            value("features", with_batch(feature_shape), DType::F32, Role::Features),
+            value("labels", label_shape, label_type, Role::Labels),
+        ];
+        let names = Names::of(&values);
+        let graph = Graph {
+            values,
+            nodes: Vec::new(),
+            parameters: Vec::new(),
+            buffers: Vec::new(),
+            features: ValueId(0),
+            labels: ValueId(1),
+            prediction: ValueId(0),
+            loss: ValueId(0),
+        };
+        Self { graph, names, owners: BTreeMap::new(), sink: Sink::default() }
+    }
+
+    fn input_faults(&mut self, batch: usize, feature_shape: &[usize]) {
+        if batch == 0 {
+            self.sink
+                .push(Diagnostic::error(Code(312), "the batch holds 0 examples, and must hold at least 1"));
+        }
+        if feature_shape.contains(&0) {
+            let message = format!("an example of shape {} holds no numbers", infer::text(feature_shape));
+            self.sink.push(Diagnostic::error(Code(312), message).help("give `data` a `shape` without zeros"));
+        }
+        for id in [self.graph.features, self.graph.labels] {
+            if let Err(fault) = infer::elements(&self.graph.value(id).shape) {
+                let message =
+                    format!("the batch of {} is too large: {}", self.graph.value(id).name, fault.message);
+                self.sink.push(
+                    Diagnostic::error(fault.code, message).help("make the batch or the examples smaller"),
+                );
+            }
+        }
+    }
+
+    /// Builds a chain; `None` stands for a value that is unknown after a fault.
+    fn blocks(&mut self, blocks: &[Block], mut x: Option<ValueId>) -> Option<ValueId> {
+        for block in blocks {
+            x = match block {
+                Block::Layer(layer) => self.layer(layer, x),
+                Block::Parallel { path, combine, chains, span } => {
+                    let kind = match combine {
+                        Combine::Add => "add",
+                        Combine::Multiply => "multiply",
+                        Combine::Concatenate { .. } => "concatenate",
+                    };
+                    self.parallel(Place { path, kind, span: *span, library: None }, *combine, chains, x)
+                }
+            };
+        }
+        x
+    }
+
+    fn parallel(
+        &mut self,
+        place: Place,
+        combine: Combine,
+        chains: &[Vec<Block>],
+        x: Option<ValueId>,
+    ) -> Option<ValueId> {
+        if chains.is_empty() {
+            self.fault(
+                place,
+                x,
+                Fault::new(309, "there are no chains to combine").help("add a chain, or remove the block"),
+            );
+            return x;
+        }
+        let results: Vec<Option<ValueId>> = chains.iter().map(|chain| self.blocks(chain, x)).collect();
+        let known: Vec<ValueId> = results.iter().flatten().copied().collect();
+        let first = *known.first()?;
+        let combined = if let Combine::Concatenate { axis } = combine {
+            self.concatenate(place, &known, axis)
+        } else {
+            let op = if combine == Combine::Add { Op::Add } else { Op::Multiply };
+            known[1..].iter().try_fold(first, |left, right| self.elementwise(place, op.clone(), left, *right))
+        };
+        // After a fault in a chain or in the meeting the first chain's result is the best guess.
+        Some(combined.unwrap_or(first))
+    }
+
+    fn concatenate(&mut self, place: Place, operands: &[ValueId], axis: usize) -> Option<ValueId> {
+        let shapes: Vec<&[usize]> =
+            operands.iter().map(|id| self.graph.value(*id).shape.as_slice()).collect();
+        let shape = infer::concatenate(&shapes, axis);
+        let shape = self.checked(place, operands.first().copied(), shape)?;
+        self.result(place, Op::Concatenate { axis }, operands.to_vec(), shape)
+    }
+
+    fn elementwise(&mut self, place: Place, op: Op, left: ValueId, right: ValueId) -> Option<ValueId> {
+        let (a, b) = (&self.graph.value(left).shape, &self.graph.value(right).shape);
+        let shape = if a.len() == b.len() {
+            infer::broadcast(a, b)
+        } else {
+            // Axis 0 of both is the batch; aligning the last axes would put it against another axis.
+            Err(Fault::new(
+                306,
+                format!("{} and {} have different numbers of axes", infer::text(a), infer::text(b)),
+            )
+            .help("make the chains end with the same shape, for example with `flatten` or `reshape`"))
+        };
+        let shape = self.checked(place, Some(left), shape)?;
+        self.result(place, op, vec![left, right], shape)
+    }
+
+    /// Reports a fault of a shape rule, if it is one.
+    fn checked<T>(&mut self, place: Place, x: Option<ValueId>, result: Result<T, Fault>) -> Option<T> {
+        result.map_err(|fault| self.fault(place, x, fault)).ok()
+    }
+
+    fn fault(&mut self, place: Place, x: Option<ValueId>, fault: Fault) {
+        let mut message = format!("{} `{}`: {}", place.kind, place.path, fault.message);
+        let producer = x.and_then(|x| self.graph.nodes.iter().rev().find(|node| node.outputs.contains(&x)));
+        if let Some(producer) = producer.filter(|producer| producer.layer != place.path) {
+            message.push_str(&format!(" (its input comes from `{}`)", producer.layer));
+        }
+        let mut diagnostic = Diagnostic::error(fault.code, message).at(place.span, "asked for here");
+        if let Some(library) = place.library {
+            diagnostic = diagnostic.at(library, format!("`{}` is written here", place.path));
+        }
+        diagnostic.help = fault.help;
+        self.sink.push(diagnostic);
+    }
+
+    /// Adds a node with one result.
+    fn result(&mut self, place: Place, op: Op, inputs: Vec<ValueId>, shape: Shape) -> Option<ValueId> {
+        self.node(place, op, inputs, vec![("output", shape, DType::F32)]).map(|outputs| outputs[0])
+    }
+
+    /// Adds a node; each result is a name after the layer's path, a shape and a type. `None` after AMP0308.
+    fn node(
+        &mut self,
+        place: Place,
+        op: Op,
+        inputs: Vec<ValueId>,
+        results: Vec<(&str, Shape, DType)>,
+    ) -> Option<Vec<ValueId>> {
+        for (_, shape, _) in &results {
+            let size = infer::elements(shape);
+            self.checked(place, inputs.first().copied(), size)?;
+        }
+        let outputs: Vec<ValueId> = results
+            .into_iter()
+            .map(|(name, shape, dtype)| {
+                let name = self.names.take(format!("{}.{name}", place.path));
+                self.graph.add_value(Value { name, shape, dtype, role: Role::Result })
+            })
+            .collect();
+        self.graph.nodes.push(Node {
+            op,
+            inputs,
+            outputs: outputs.clone(),
+            layer: place.path.to_owned(),
+            span: Some(place.span),
+            library: place.library,
+        });
+        Some(outputs)
+    }
+
+    /// Claims a layer's path for its parameters or its random numbers; AMP0310 when another layer has it.
+    fn claim(&mut self, place: Place) {
+        let Some(first) = self.owners.insert(place.path.to_owned(), place.span) else { return };
+        let message = format!("two layers that own parameters or random numbers are called `{}`", place.path);
+        let mut diagnostic = Diagnostic::error(Code(310), message)
+            .at(place.span, "this one must have another name")
+            .at(first, "the first one is here")
+            .help("give one of the layers another name");
+        if let Some(library) = place.library {
+            diagnostic = diagnostic.at(library, "written here");
+        }
+        self.sink.push(diagnostic);
+    }
+
+    fn parameter(
+        &mut self,
+        place: Place,
+        name: &str,
+        shape: Shape,
+        initialiser: Initialiser,
+        fans: (usize, usize),
+    ) -> Option<ValueId> {
+        let size = infer::elements(&shape);
+        self.checked(place, None, size)?;
+        let name = self.names.take(format!("{}.{name}", place.path));
+        let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
+        self.graph.parameters.push(Parameter { value, initialiser, fan_in: fans.0, fan_out: fans.1 });
+        Some(value)
+    }
+
+    fn buffer(&mut self, place: Place, name: &str, shape: Shape, initial: f32) -> ValueId {
+        let name = self.names.take(format!("{}.{name}", place.path));
+        let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Buffer });
+        self.graph.buffers.push(Buffer { value, initial });
+        value
+    }
+
+    fn shape(&self, id: ValueId) -> Shape {
+        self.graph.value(id).shape.clone()
+    }
+}
+
+impl<'a> Place<'a> {
+    fn of(layer: &'a Layer, kind: &'a str) -> Self {
+        Self { path: &layer.path, kind, span: layer.span, library: layer.library }
+    }
+}
+
+#[cfg(test)]
+mod tests;

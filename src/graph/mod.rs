@@ -5,11 +5,19 @@
 
 pub mod build;
 pub mod check;
+pub mod evaluation;
+mod hash;
 pub mod infer;
+pub mod memory;
+pub mod names;
 pub mod op;
 pub mod print;
+#[cfg(test)]
+pub(crate) mod samples;
 
-pub use op::{Op, Unary};
+pub use build::{LabelKind, build};
+pub use evaluation::evaluation_form;
+pub use op::{Op, POLICY_KINDS, Unary};
 
 use crate::arithmetic::half::Format;
 use crate::diag::Span;

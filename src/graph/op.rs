@@ -78,7 +78,7 @@ pub enum Op {
         /// Added to the variance.
         eps: f32,
     },
-    /// [x: (…, C), gamma (C), beta (C)] → [y, mean f32 (rows), rstd f32 (rows)].
+    /// [x: (…, C), gamma f32 (C), beta f32 (C)] → [y as x, mean f32 (rows), rstd f32 (rows)].
     LayerNorm {
         /// Added to the variance.
         eps: f32,
@@ -113,16 +113,16 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
-    /// [logits: (rows, C), labels: (rows) i32] → [loss f32 scalar, log_sum_exp f32 (rows), count f32 scalar].
+    /// [logits f32: (rows, C), labels: (rows) i32] → [loss f32 scalar, log_sum_exp f32 (rows), count f32 scalar].
     CrossEntropy {
         /// In [0, 1).
         label_smoothing: f32,
         /// Label that takes no part.
         ignore_index: Option<i32>,
     },
-    /// [prediction, target] → [loss f32 scalar].
+    /// [prediction f32, target f32 of the same shape] → [loss f32 scalar].
     MeanSquaredError,
-    /// [x] → [x rounded to the result's dtype].
+    /// [x] → [x rounded to the result's dtype, which differs from its own].
     Cast,
 
     // ---- backward
@@ -130,7 +130,7 @@ pub enum Op {
     LinearBackwardInput,
     /// [dy: (…, out), x: (…, in)] → [dweight: (out, in)].
     LinearBackwardWeight,
-    /// [dy: (…, C) or (N, C, H, W)] → [dbias: (C)]: sums over all axes but `axis`, in row blocks.
+    /// [dy: (…, C) or (N, C, H, W)] → [dbias: (C), f32 or as dy]: sums over all axes but `axis`, in row blocks.
     BiasBackward {
         /// The channel axis: last for linear, 1 for convolution.
         axis: usize,
@@ -213,6 +213,9 @@ pub enum Op {
     },
     /// [gradient, accumulator] → [accumulator]: accumulator += gradient, in place.
     Accumulate,
+    /// [candidate, pending] → [pending]: pending takes the candidate, in place. Ends each micro-batch of a step of several,
+    /// so that the next one continues from its running statistics.
+    StageBuffer,
 
     // ---- update; all write persistent values in place
     /// [scale, g0, g1, …] → [found f32 scalar, g0, g1, …]: found = 1 if any element is not finite, g *= 1/scale.
@@ -257,3 +260,108 @@ pub enum Op {
     /// [accumulator] → [accumulator]: set to +0 after the update.
     Clear,
 }
+
+impl Op {
+    /// The op's name in policies and listings. Both forms of gelu are `gelu`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Linear { .. } => "linear",
+            Self::Conv2d { .. } => "conv2d",
+            Self::MaxPool2d { .. } => "max-pool2d",
+            Self::AveragePool2d { .. } => "average-pool2d",
+            Self::BatchNorm { .. } => "batch-norm",
+            Self::BatchNormInference { .. } => "batch-norm-inference",
+            Self::LayerNorm { .. } => "layer-norm",
+            Self::Unary(unary) => unary.kind(),
+            Self::Dropout { .. } => "dropout",
+            Self::Add => "add",
+            Self::Multiply => "multiply",
+            Self::Reshape => "reshape",
+            Self::Transpose { .. } => "transpose",
+            Self::Concatenate { .. } => "concatenate",
+            Self::Softmax { .. } => "softmax",
+            Self::CrossEntropy { .. } => "cross-entropy",
+            Self::MeanSquaredError => "mean-squared-error",
+            Self::Cast => "cast",
+            Self::LinearBackwardInput => "linear-backward-input",
+            Self::LinearBackwardWeight => "linear-backward-weight",
+            Self::BiasBackward { .. } => "bias-backward",
+            Self::Conv2dBackwardInput { .. } => "conv2d-backward-input",
+            Self::Conv2dBackwardWeight { .. } => "conv2d-backward-weight",
+            Self::MaxPool2dBackward { .. } => "max-pool2d-backward",
+            Self::AveragePool2dBackward { .. } => "average-pool2d-backward",
+            Self::BatchNormBackward => "batch-norm-backward",
+            Self::LayerNormBackward => "layer-norm-backward",
+            Self::UnaryBackward(unary) => unary.backward_kind(),
+            Self::SumTo => "sum-to",
+            Self::Slice { .. } => "slice",
+            Self::SoftmaxBackward { .. } => "softmax-backward",
+            Self::CrossEntropyBackward { .. } => "cross-entropy-backward",
+            Self::MeanSquaredErrorBackward => "mean-squared-error-backward",
+            Self::LossGradient { .. } => "loss-gradient",
+            Self::Accumulate => "accumulate",
+            Self::StageBuffer => "stage-buffer",
+            Self::Unscale => "unscale",
+            Self::GlobalNorm => "global-norm",
+            Self::ClipCoefficient { .. } => "clip-coefficient",
+            Self::Update { rule: Optimizer::Sgd { .. }, .. } => "sgd",
+            Self::Update { rule: Optimizer::AdamW { .. }, .. } => "adamw",
+            Self::CommitBuffer { .. } => "commit-buffer",
+            Self::AdvanceStep { .. } => "advance-step",
+            Self::ScalerUpdate { .. } => "scaler-update",
+            Self::Clear => "clear",
+        }
+    }
+}
+
+impl Unary {
+    /// Every function, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Relu, Self::Gelu, Self::GeluTanh, Self::Silu, Self::Tanh, Self::Sigmoid];
+
+    /// The function's name in policies and listings.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Relu => "relu",
+            Self::Gelu | Self::GeluTanh => "gelu",
+            Self::Silu => "silu",
+            Self::Tanh => "tanh",
+            Self::Sigmoid => "sigmoid",
+        }
+    }
+
+    /// The name of the backward op.
+    pub fn backward_kind(self) -> &'static str {
+        match self {
+            Self::Relu => "relu-backward",
+            Self::Gelu | Self::GeluTanh => "gelu-backward",
+            Self::Silu => "silu-backward",
+            Self::Tanh => "tanh-backward",
+            Self::Sigmoid => "sigmoid-backward",
+        }
+    }
+}
+
+/// The kinds that a precision policy can name, sorted: every op of a training forward pass.
+pub const POLICY_KINDS: [&str; 20] = [
+    "add",
+    "average-pool2d",
+    "batch-norm",
+    "concatenate",
+    "conv2d",
+    "cross-entropy",
+    "dropout",
+    "gelu",
+    "layer-norm",
+    "linear",
+    "max-pool2d",
+    "mean-squared-error",
+    "multiply",
+    "relu",
+    "reshape",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "tanh",
+    "transpose",
+];

@@ -1,4 +1,17 @@
 //! The AMP layer as a compiler pass: gives every edge a dtype and inserts casts as graph nodes.
+//!
+//! The op classes are data (a [`Policy`]); the flow of dtypes between them is PyTorch's. A value is cast to a format at
+//! most once, the readers share the cast, and nothing is cast that has the format already.
+
+mod apply;
+mod glob;
+mod why;
+
+pub use apply::{apply, apply_with_origins};
+pub use glob::matches;
+pub use why::why;
+
+use crate::diag::Diagnostic;
 use crate::graph::Graph;
 use crate::plan::Class;
 
@@ -9,6 +22,8 @@ pub struct PreciseGraph {
     pub graph: Graph,
     /// For each node that is no cast: what was decided and by which rule.
     pub decisions: Vec<Decision>,
+    /// Rules without effect. Not part of the meaning.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Why an op runs in its dtype.
@@ -18,6 +33,10 @@ pub struct Decision {
     pub node: usize,
     /// The class that applied.
     pub class: Class,
-    /// `policy` or the origin path of the override that won (`precision.layer.0`).
+    /// `policy`, the origin path of the override that won (`precision.layer.0`), or `loss` for a loss that the policy
+    /// does not put in f32: losses always are.
     pub rule: String,
 }
+
+#[cfg(test)]
+mod tests;

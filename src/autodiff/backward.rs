@@ -1,0 +1,252 @@
+//! Reverse-mode differentiation of the forward nodes: one arm of [`Backward::node`] for each forward op.
+//!
+//! The gradient of a value has the value's dtype. Gradients of one value are summed in the order in which its readers are
+//! visited, the last reader first. Nothing is computed for values that no parameter feeds.
+
+use crate::graph::names::Names;
+use crate::graph::{DType, Node, Op, Role, Unary, Value, ValueId};
+
+/// Differentiates `forward` with respect to everything that needs it, from `seed`, the gradient of `loss`.
+///
+/// Appends nodes and values; returns for each value its gradient.
+pub fn backward(
+    values: &mut Vec<Value>,
+    names: &mut Names,
+    nodes: &mut Vec<Node>,
+    loss: ValueId,
+    seed: ValueId,
+) -> Vec<Option<ValueId>> {
+    let forward = nodes.clone();
+    let needed = needs_gradient(values, &forward);
+    let gradients = vec![None; values.len()];
+    let mut pass = Backward { values, names, nodes, needed, gradients };
+    pass.gradients[loss.index()] = Some(seed);
+    for node in forward.iter().rev() {
+        // Only the first result of a forward op carries a gradient; statistics and indices do not.
+        if let Some(dy) = pass.gradients[node.outputs[0].index()] {
+            pass.node(node, dy);
+        }
+    }
+    pass.gradients
+}
+
+/// Values that depend on a parameter.
+fn needs_gradient(values: &[Value], forward: &[Node]) -> Vec<bool> {
+    let mut needed: Vec<bool> = values.iter().map(|value| value.role == Role::Parameter).collect();
+    for node in forward {
+        if node.inputs.iter().any(|id| needed[id.index()]) {
+            needed[node.outputs[0].index()] = true;
+        }
+    }
+    needed
+}
+
+struct Backward<'a> {
+    values: &'a mut Vec<Value>,
+    names: &'a mut Names,
+    nodes: &'a mut Vec<Node>,
+    needed: Vec<bool>,
+    gradients: Vec<Option<ValueId>>,
+}
+
+impl Backward<'_> {
+    fn needs(&self, id: ValueId) -> bool {
+        self.needed[id.index()]
+    }
+
+    /// Adds a value for a part of the gradient of `of`: its shape, its dtype.
+    fn gradient_value(&mut self, of: ValueId, shape: Vec<usize>) -> ValueId {
+        let Value { name, dtype, .. } = &self.values[of.index()];
+        let (name, dtype) = (self.names.take(format!("{name}.gradient")), *dtype);
+        self.values.push(Value { name, shape, dtype, role: Role::Result });
+        self.gradients.push(None);
+        self.needed.push(false);
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    fn push(&mut self, of: &Node, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>) {
+        self.nodes.push(Node { op, inputs, outputs, ..of.clone() });
+    }
+
+    /// Adds a part to the gradient of `target`.
+    fn contribute(&mut self, of: &Node, target: ValueId, part: ValueId) {
+        let sum = match self.gradients[target.index()] {
+            None => part,
+            Some(sum) => {
+                let total = self.gradient_value(target, self.values[target.index()].shape.clone());
+                self.push(of, Op::Add, vec![sum, part], vec![total]);
+                total
+            }
+        };
+        self.gradients[target.index()] = Some(sum);
+    }
+
+    /// Adds a node whose one result is a part of the gradient of `target`, where that is needed.
+    fn flow(&mut self, of: &Node, target: ValueId, op: Op, inputs: Vec<ValueId>) {
+        if self.needs(target) {
+            let part = self.gradient_value(target, self.values[target.index()].shape.clone());
+            self.push(of, op, inputs, vec![part]);
+            self.contribute(of, target, part);
+        }
+    }
+
+    /// The backward rule of one forward node.
+    fn node(&mut self, node: &Node, dy: ValueId) {
+        let x = node.inputs[0];
+        let y = node.outputs[0];
+        match &node.op {
+            Op::Linear { bias } => {
+                self.flow(node, x, Op::LinearBackwardInput, vec![dy, node.inputs[1]]);
+                self.flow(node, node.inputs[1], Op::LinearBackwardWeight, vec![dy, x]);
+                if *bias {
+                    let axis = self.values[dy.index()].shape.len() - 1;
+                    self.flow(node, node.inputs[2], Op::BiasBackward { axis }, vec![dy]);
+                }
+            }
+            Op::Conv2d { stride, padding, dilation, groups, bias } => {
+                let (stride, padding, dilation, groups) = (*stride, *padding, *dilation, *groups);
+                let input = Op::Conv2dBackwardInput { stride, padding, dilation, groups };
+                let weight = Op::Conv2dBackwardWeight { stride, padding, dilation, groups };
+                self.flow(node, x, input, vec![dy, node.inputs[1]]);
+                self.flow(node, node.inputs[1], weight, vec![dy, x]);
+                if *bias {
+                    self.flow(node, node.inputs[2], Op::BiasBackward { axis: 1 }, vec![dy]);
+                }
+            }
+            Op::MaxPool2d { kernel, stride, padding } => {
+                let op = Op::MaxPool2dBackward { kernel: *kernel, stride: *stride, padding: *padding };
+                self.flow(node, x, op, vec![dy, node.outputs[1]]);
+            }
+            Op::AveragePool2d { kernel, stride, padding, count_include_padding } => {
+                let op = Op::AveragePool2dBackward {
+                    kernel: *kernel,
+                    stride: *stride,
+                    padding: *padding,
+                    count_include_padding: *count_include_padding,
+                };
+                self.flow(node, x, op, vec![dy]);
+            }
+            Op::BatchNorm { .. } => self.normalisation(node, dy, Op::BatchNormBackward),
+            Op::LayerNorm { .. } => self.normalisation(node, dy, Op::LayerNormBackward),
+            Op::Unary(unary @ (Unary::Tanh | Unary::Sigmoid)) => {
+                self.flow(node, x, Op::UnaryBackward(*unary), vec![dy, y]);
+            }
+            Op::Unary(unary) => self.flow(node, x, Op::UnaryBackward(*unary), vec![dy, x]),
+            Op::Dropout { p, stream } => self.flow(node, x, Op::Dropout { p: *p, stream: *stream }, vec![dy]),
+            Op::Add => node.inputs.iter().for_each(|operand| self.reduce(node, *operand, dy)),
+            Op::Multiply => self.multiply(node, dy),
+            Op::Reshape => self.flow(node, x, Op::Reshape, vec![dy]),
+            Op::Transpose { axes } => {
+                let mut inverse = vec![0; axes.len()];
+                axes.iter().enumerate().for_each(|(to, from)| inverse[*from] = to);
+                self.flow(node, x, Op::Transpose { axes: inverse }, vec![dy]);
+            }
+            Op::Concatenate { axis } => {
+                let mut start = 0;
+                for operand in &node.inputs {
+                    self.flow(node, *operand, Op::Slice { axis: *axis, start }, vec![dy]);
+                    start += self.values[operand.index()].shape[*axis];
+                }
+            }
+            Op::Softmax { axis } => self.flow(node, x, Op::SoftmaxBackward { axis: *axis }, vec![dy, y]),
+            Op::CrossEntropy { label_smoothing, ignore_index } => {
+                let op = Op::CrossEntropyBackward {
+                    label_smoothing: *label_smoothing,
+                    ignore_index: *ignore_index,
+                };
+                self.flow(node, x, op, vec![dy, x, node.inputs[1], node.outputs[1], node.outputs[2]]);
+            }
+            Op::MeanSquaredError => {
+                self.flow(node, x, Op::MeanSquaredErrorBackward, vec![dy, x, node.inputs[1]]);
+            }
+            // The gradient of a rounding is the gradient, in the source's format.
+            Op::Cast => self.flow(node, x, Op::Cast, vec![dy]),
+            Op::BatchNormInference { .. }
+            | Op::LinearBackwardInput
+            | Op::LinearBackwardWeight
+            | Op::BiasBackward { .. }
+            | Op::Conv2dBackwardInput { .. }
+            | Op::Conv2dBackwardWeight { .. }
+            | Op::MaxPool2dBackward { .. }
+            | Op::AveragePool2dBackward { .. }
+            | Op::BatchNormBackward
+            | Op::LayerNormBackward
+            | Op::UnaryBackward(_)
+            | Op::SumTo
+            | Op::Slice { .. }
+            | Op::SoftmaxBackward { .. }
+            | Op::CrossEntropyBackward { .. }
+            | Op::MeanSquaredErrorBackward
+            | Op::LossGradient { .. }
+            | Op::Accumulate
+            | Op::StageBuffer
+            | Op::Unscale
+            | Op::GlobalNorm
+            | Op::ClipCoefficient { .. }
+            | Op::Update { .. }
+            | Op::CommitBuffer { .. }
+            | Op::AdvanceStep { .. }
+            | Op::ScalerUpdate { .. }
+            | Op::Clear => unreachable!("`check_graph` admits forward ops of training only"),
+        }
+    }
+
+    /// [dy, x, gamma, mean, rstd] → [dx, dgamma, dbeta]: one node, since the three share their sums.
+    fn normalisation(&mut self, node: &Node, dy: ValueId, op: Op) {
+        let targets = [node.inputs[0], node.inputs[1], node.inputs[2]];
+        let parts =
+            targets.map(|target| self.gradient_value(target, self.values[target.index()].shape.clone()));
+        let inputs = vec![dy, targets[0], targets[1], node.outputs[1], node.outputs[2]];
+        self.push(node, op, inputs, parts.to_vec());
+        for (target, part) in targets.into_iter().zip(parts) {
+            if self.needs(target) {
+                self.contribute(node, target, part);
+            }
+        }
+    }
+
+    fn multiply(&mut self, node: &Node, dy: ValueId) {
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        for (target, other) in [(a, b), (b, a)] {
+            if self.needs(target) {
+                let product = self.gradient_value(target, self.values[dy.index()].shape.clone());
+                self.push(node, Op::Multiply, vec![dy, other], vec![product]);
+                self.reduce(node, target, product);
+            }
+        }
+    }
+
+    /// Contributes a gradient of the broadcast shape to an operand, summed over the axes that were stretched.
+    fn reduce(&mut self, node: &Node, target: ValueId, gradient: ValueId) {
+        if !self.needs(target) {
+            return;
+        }
+        if self.values[target.index()].shape == self.values[gradient.index()].shape {
+            self.contribute(node, target, gradient);
+        } else {
+            self.flow(node, target, Op::SumTo, vec![gradient]);
+        }
+    }
+}
+
+/// The seed of the backward pass: the scale over the number of micro-batches, as a node.
+pub fn seed(
+    values: &mut Vec<Value>,
+    names: &mut Names,
+    loss_node: &Node,
+    scale: ValueId,
+    accumulate: u32,
+) -> (Node, ValueId) {
+    let name = names.take("loss.gradient");
+    values.push(Value { name, shape: Vec::new(), dtype: DType::F32, role: Role::Result });
+    let seed = ValueId(values.len() as u32 - 1);
+    (
+        Node {
+            op: Op::LossGradient { accumulate },
+            inputs: vec![scale],
+            outputs: vec![seed],
+            ..loss_node.clone()
+        },
+        seed,
+    )
+}

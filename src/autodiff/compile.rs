@@ -1,0 +1,49 @@
+//! The middle of the compiler in one call: plan → graph → precise graph → step graph, checked between the passes.
+
+use super::{StepGraph, differentiate};
+use crate::diag::Diagnostic;
+use crate::graph::check::{Violation, check_graph, check_step};
+use crate::graph::{Graph, LabelKind, build};
+use crate::plan::Plan;
+use crate::precision::{PreciseGraph, apply_with_origins};
+
+/// All stages of one plan for one batch size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compiled {
+    /// Shapes, everything f32.
+    pub graph: Graph,
+    /// Dtypes and casts.
+    pub precise: PreciseGraph,
+    /// The training step and evaluation.
+    pub step: StepGraph,
+    /// What a person should look at.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Compiles a plan for batches of `batch` examples of `feature_shape`.
+///
+/// # Errors
+/// The faults of the first stage that has any: AMP03xx of the graph, AMP04xx of the precision policy.
+pub fn compile(
+    plan: &Plan,
+    batch: usize,
+    feature_shape: &[usize],
+    labels: LabelKind,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let graph = build(plan, batch, feature_shape, labels)?;
+    expect_sound("graph", || check_graph(&graph));
+    let precise = apply_with_origins(&graph, &plan.precision, &plan.origins)?;
+    expect_sound("precision", || check_graph(&precise.graph));
+    let step = differentiate(&precise, plan);
+    expect_sound("autodiff", || check_step(&step));
+    let warnings = precise.warnings.clone();
+    Ok(Compiled { graph, precise, step, warnings })
+}
+
+/// Stops debug builds at the pass that made an unsound graph.
+fn expect_sound(pass: &str, violations: impl FnOnce() -> Vec<Violation>) {
+    if cfg!(debug_assertions) {
+        let violations: Vec<String> = violations().iter().map(Violation::to_string).collect();
+        assert!(violations.is_empty(), "bug in the pass `{pass}`:\n{}", violations.join("\n"));
+    }
+}

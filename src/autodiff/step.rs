@@ -1,0 +1,314 @@
+//! The whole step around forward and backward: pending statistics, accumulators, and the update phase in its fixed order.
+
+use super::StepGraph;
+use super::backward::{backward, seed};
+use crate::graph::names::Names;
+use crate::graph::{Buffer, DType, Node, Op, Parameter, Role, Value, ValueId, evaluation_form};
+use crate::plan::{Optimizer, Plan, Scaler};
+use crate::precision::PreciseGraph;
+
+/// Makes the training step of a precise graph: of the plan, the optimizer, the scaler, clipping and accumulation count.
+///
+/// The update phase is: unscale and check, global norm, clip coefficient, one update for each parameter in order of name,
+/// commit of the running statistics, step counter, scaler, and clearing of the accumulators.
+pub fn differentiate(precise: &PreciseGraph, plan: &Plan) -> StepGraph {
+    let mut builder = Builder::new(precise, plan);
+    let statistics = builder.pending_statistics();
+    builder.backward();
+    builder.accumulate(&statistics);
+    let found = builder.unscale();
+    let norm = builder.global_norm();
+    let coefficient = builder.clip(norm);
+    builder.update_parameters(found, coefficient);
+    builder.commit(&statistics, found);
+    builder.finish_step(found);
+    builder.evaluation(precise);
+    let mut step = builder.step;
+    step.found = found;
+    step.norm = norm;
+    step
+}
+
+/// A running statistic: the candidate that the forward pass computes, the pending copy that it reads, the committed one.
+struct Statistic {
+    candidate: ValueId,
+    pending: ValueId,
+    buffer: ValueId,
+    /// The layer's node, for its path and place.
+    node: Node,
+}
+
+struct Builder<'a> {
+    plan: &'a Plan,
+    names: Names,
+    step: StepGraph,
+}
+
+impl<'a> Builder<'a> {
+    fn new(precise: &PreciseGraph, plan: &'a Plan) -> Self {
+        let graph = precise.graph.clone();
+        let nothing = ValueId(0);
+        let step = StepGraph {
+            forward_nodes: graph.nodes.len(),
+            micro: graph.nodes,
+            values: graph.values,
+            update: Vec::new(),
+            evaluation: Vec::new(),
+            parameters: graph.parameters,
+            gradients: Vec::new(),
+            buffers: graph.buffers,
+            states: Vec::new(),
+            features: graph.features,
+            labels: graph.labels,
+            loss: graph.loss,
+            prediction: graph.prediction,
+            evaluation_prediction: nothing,
+            evaluation_loss: nothing,
+            learning_rate: nothing,
+            step: nothing,
+            scale: nothing,
+            tracker: nothing,
+            found: None,
+            norm: nothing,
+        };
+        let mut builder = Self { plan, names: Names::of(&step.values), step };
+        builder.sort_parameters();
+        builder.step.learning_rate = builder.scalar("learning_rate", DType::F32, Role::Host);
+        builder.step.step = builder.scalar("step", DType::I32, Role::State);
+        builder.step.scale = builder.scalar("scaler.scale", DType::F32, Role::State);
+        builder.step.tracker = builder.scalar("scaler.tracker", DType::I32, Role::State);
+        builder
+    }
+
+    fn sort_parameters(&mut self) {
+        let StepGraph { parameters, values, .. } = &mut self.step;
+        let name = |parameter: &Parameter| &values[parameter.value.index()].name;
+        parameters.sort_by(|left, right| name(left).as_bytes().cmp(name(right).as_bytes()));
+    }
+
+    fn add(&mut self, name: String, shape: Vec<usize>, dtype: DType, role: Role) -> ValueId {
+        let name = self.names.take(name);
+        self.step.values.push(Value { name, shape, dtype, role });
+        ValueId(self.step.values.len() as u32 - 1)
+    }
+
+    fn scalar(&mut self, name: &str, dtype: DType, role: Role) -> ValueId {
+        self.add(name.to_owned(), Vec::new(), dtype, role)
+    }
+
+    /// A new edge named after another one, with its shape and dtype.
+    fn like(&mut self, of: ValueId, suffix: &str, role: Role) -> ValueId {
+        let Value { name, shape, dtype, .. } = self.step.value(of).clone();
+        self.add(format!("{name}.{suffix}"), shape, dtype, role)
+    }
+
+    fn update_node(&mut self, layer: &str, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>) {
+        self.step.update.push(Node {
+            op,
+            inputs,
+            outputs,
+            layer: layer.to_owned(),
+            span: None,
+            library: None,
+        });
+    }
+
+    /// Gives every running statistic a pending copy, which the forward pass reads: a skipped step leaves no trace in the
+    /// committed one.
+    fn pending_statistics(&mut self) -> Vec<Statistic> {
+        let mut statistics = Vec::new();
+        for index in 0..self.step.micro.len() {
+            if !matches!(self.step.micro[index].op, Op::BatchNorm { .. }) {
+                continue;
+            }
+            for (input, output) in [(3, 3), (4, 4)] {
+                let node = self.step.micro[index].clone();
+                let buffer = node.inputs[input];
+                let pending = self.like(buffer, "pending", Role::Buffer);
+                self.step.micro[index].inputs[input] = pending;
+                let initial = self
+                    .step
+                    .buffers
+                    .iter()
+                    .find(|known| known.value == buffer)
+                    .map_or(0.0, |known| known.initial);
+                self.step.buffers.push(Buffer { value: pending, initial });
+                statistics.push(Statistic { candidate: node.outputs[output], pending, buffer, node });
+            }
+        }
+        let StepGraph { buffers, values, .. } = &mut self.step;
+        let name = |buffer: &Buffer| &values[buffer.value.index()].name;
+        buffers.sort_by(|left, right| name(left).as_bytes().cmp(name(right).as_bytes()));
+        statistics
+    }
+
+    fn backward(&mut self) {
+        let Self { step, names, plan } = self;
+        let last = step.micro.last().expect("a graph ends with its loss").clone();
+        let (node, seed) = seed(&mut step.values, names, &last, step.scale, plan.train.accumulate.max(1));
+        let mut nodes = std::mem::take(&mut step.micro);
+        let forward = nodes.len();
+        let gradients = backward(&mut step.values, names, &mut nodes, step.loss, seed);
+        nodes.insert(forward, node);
+        step.micro = nodes;
+        step.gradients = step
+            .parameters
+            .iter()
+            .map(|parameter| {
+                gradients[parameter.value.index()].expect("every layer lies on a way to the loss")
+            })
+            .collect();
+    }
+
+    /// Ends a micro-batch of several: gradients into accumulators, statistics into their pending copies.
+    fn accumulate(&mut self, statistics: &[Statistic]) {
+        if self.plan.train.accumulate <= 1 {
+            return;
+        }
+        for index in 0..self.step.gradients.len() {
+            let (gradient, parameter) = (self.step.gradients[index], self.step.parameters[index].value);
+            let accumulator = self.like(parameter, "accumulator", Role::State);
+            let layer = layer_of(&self.step.value(parameter).name);
+            self.step.micro.push(Node {
+                op: Op::Accumulate,
+                inputs: vec![gradient, accumulator],
+                outputs: vec![accumulator],
+                layer,
+                span: None,
+                library: None,
+            });
+            self.step.gradients[index] = accumulator;
+            self.step.states.push(accumulator);
+        }
+        for statistic in statistics {
+            self.step.micro.push(Node {
+                op: Op::StageBuffer,
+                inputs: vec![statistic.candidate, statistic.pending],
+                outputs: vec![statistic.pending],
+                ..statistic.node.clone()
+            });
+        }
+    }
+
+    fn unscale(&mut self) -> Option<ValueId> {
+        if self.plan.scaler == Scaler::None {
+            return None;
+        }
+        let found = self.scalar("found", DType::F32, Role::Result);
+        let gradients = self.step.gradients.clone();
+        let inputs = [&[self.step.scale], gradients.as_slice()].concat();
+        let outputs = [&[found], gradients.as_slice()].concat();
+        self.update_node("scaler", Op::Unscale, inputs, outputs);
+        Some(found)
+    }
+
+    fn global_norm(&mut self) -> ValueId {
+        let norm = self.scalar("gradient_norm", DType::F32, Role::Result);
+        let gradients = self.step.gradients.clone();
+        self.update_node("clip", Op::GlobalNorm, gradients, vec![norm]);
+        norm
+    }
+
+    fn clip(&mut self, norm: ValueId) -> Option<ValueId> {
+        let max_norm = self.plan.train.clip_norm?;
+        let coefficient = self.scalar("clip_coefficient", DType::F32, Role::Result);
+        self.update_node("clip", Op::ClipCoefficient { max_norm }, vec![norm], vec![coefficient]);
+        Some(coefficient)
+    }
+
+    fn update_parameters(&mut self, found: Option<ValueId>, coefficient: Option<ValueId>) {
+        let rule = self.plan.optimizer.clone();
+        let names: &[&str] = match rule {
+            Optimizer::Sgd { momentum, .. } if momentum == 0.0 => &[],
+            Optimizer::Sgd { .. } => &["velocity"],
+            Optimizer::AdamW { .. } => &["first_moment", "second_moment"],
+        };
+        for index in 0..self.step.parameters.len() {
+            let parameter = self.step.parameters[index].value;
+            let states: Vec<ValueId> =
+                names.iter().map(|name| self.like(parameter, name, Role::State)).collect();
+            let mut inputs =
+                vec![parameter, self.step.gradients[index], self.step.learning_rate, self.step.step];
+            inputs.extend(found);
+            inputs.extend(coefficient);
+            inputs.extend(&states);
+            let outputs = [&[parameter], states.as_slice()].concat();
+            let layer = layer_of(&self.step.value(parameter).name);
+            let op =
+                Op::Update { rule: rule.clone(), found: found.is_some(), clipped: coefficient.is_some() };
+            self.update_node(&layer, op, inputs, outputs);
+            self.step.states.extend(states);
+        }
+    }
+
+    fn commit(&mut self, statistics: &[Statistic], found: Option<ValueId>) {
+        for Statistic { candidate, pending, buffer, node } in statistics {
+            let mut inputs = vec![*candidate, *pending, *buffer];
+            inputs.extend(found);
+            self.update_node(
+                &node.layer,
+                Op::CommitBuffer { found: found.is_some() },
+                inputs,
+                vec![*buffer, *pending],
+            );
+        }
+    }
+
+    fn finish_step(&mut self, found: Option<ValueId>) {
+        let step = self.step.step;
+        let inputs = std::iter::once(step).chain(found).collect();
+        self.update_node("step", Op::AdvanceStep { found: found.is_some() }, inputs, vec![step]);
+        if let (Scaler::Dynamic { growth, backoff, interval, .. }, Some(found)) = (&self.plan.scaler, found) {
+            let (scale, tracker) = (self.step.scale, self.step.tracker);
+            let op = Op::ScalerUpdate { growth: *growth, backoff: *backoff, interval: *interval };
+            self.update_node("scaler", op, vec![scale, tracker, found], vec![scale, tracker]);
+        }
+        if self.plan.train.accumulate > 1 {
+            for index in 0..self.step.gradients.len() {
+                let accumulator = self.step.gradients[index];
+                let layer = layer_of(&self.step.value(self.step.parameters[index].value).name);
+                self.update_node(&layer, Op::Clear, vec![accumulator], vec![accumulator]);
+            }
+        }
+    }
+
+    /// Adds the evaluation pass: its results are its own values, everything that persists is shared with training by name.
+    fn evaluation(&mut self, precise: &PreciseGraph) {
+        let graph = evaluation_form(&precise.graph);
+        let persistent: std::collections::BTreeMap<String, ValueId> = precise
+            .graph
+            .values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| value.role != Role::Result)
+            .map(|(index, value)| (value.name.clone(), ValueId(index as u32)))
+            .collect();
+        let map: Vec<ValueId> = graph
+            .values
+            .iter()
+            .map(|value| match persistent.get(&value.name) {
+                Some(id) if value.role != Role::Result => *id,
+                _ => self.add(
+                    format!("evaluation:{}", value.name),
+                    value.shape.clone(),
+                    value.dtype,
+                    Role::Result,
+                ),
+            })
+            .collect();
+        let renamed = |ids: &[ValueId]| ids.iter().map(|id| map[id.index()]).collect();
+        let nodes = graph.nodes.iter().map(|node| Node {
+            inputs: renamed(&node.inputs),
+            outputs: renamed(&node.outputs),
+            ..node.clone()
+        });
+        self.step.evaluation = nodes.collect();
+        self.step.evaluation_prediction = map[graph.prediction.index()];
+        self.step.evaluation_loss = map[graph.loss.index()];
+    }
+}
+
+/// The layer path of a parameter's name.
+fn layer_of(parameter: &str) -> String {
+    parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer).to_owned()
+}

@@ -1,0 +1,131 @@
+//! The loss node: always last, always f32, a scalar.
+
+use super::super::infer::{self, Fault, Shape};
+use super::super::{DType, Op, ValueId};
+use super::{Builder, LabelKind, Place};
+use crate::diag::{FileId, Span};
+use crate::plan::{Block, Loss, Origin, Plan};
+
+impl Builder {
+    /// Adds the loss of a prediction.
+    pub(super) fn loss(&mut self, plan: &Plan, prediction: ValueId, labels: &LabelKind) {
+        let (kind, op) = match plan.loss {
+            Loss::CrossEntropy { label_smoothing, ignore_index } => {
+                ("cross-entropy", Op::CrossEntropy { label_smoothing, ignore_index })
+            }
+            Loss::MeanSquaredError => ("mean-squared-error", Op::MeanSquaredError),
+        };
+        let place = Place { path: "loss", kind, span: span_of(plan), library: None };
+        self.graph.prediction = prediction;
+        let outputs = match op {
+            Op::CrossEntropy { label_smoothing, .. } => {
+                if !(0.0..1.0).contains(&label_smoothing) {
+                    let message = format!(
+                        "label-smoothing is {label_smoothing}, and must be at least 0 and less than 1"
+                    );
+                    self.fault(place, None, Fault::new(316, message));
+                }
+                self.cross_entropy(place, op, prediction, labels)
+            }
+            _ => self.mean_squared_error(place, op, prediction, labels),
+        };
+        if let Some(outputs) = outputs {
+            self.graph.loss = outputs[0];
+        }
+    }
+
+    fn cross_entropy(
+        &mut self,
+        place: Place,
+        op: Op,
+        prediction: ValueId,
+        labels: &LabelKind,
+    ) -> Option<Vec<ValueId>> {
+        let LabelKind::ClassIndex { classes } = labels else {
+            let fault = Fault::new(
+                307,
+                "cross-entropy wants class indices as labels, and the data gives numbers to predict",
+            )
+            .help("declare `classes=N` in the data's `columns`, or use the loss `mean-squared-error`");
+            self.fault(place, Some(prediction), fault);
+            return None;
+        };
+        let shape = self.shape(prediction);
+        let rows = infer::cross_entropy(&shape, &self.shape(self.graph.labels));
+        let rows = self.checked(place, Some(prediction), rows)?;
+        if let Some(classes) = classes.filter(|classes| shape[1] != *classes) {
+            let fault = Fault::new(
+                307,
+                format!(
+                    "the data has {classes} classes, and the model's output {} has {}",
+                    infer::text(&shape),
+                    shape[1]
+                ),
+            )
+            .help(format!("make the model's last layer give {classes} outputs"));
+            self.fault(place, Some(prediction), fault);
+            return None;
+        }
+        let results = vec![
+            ("value", Shape::new(), DType::F32),
+            ("log_sum_exp", vec![rows], DType::F32),
+            ("count", Shape::new(), DType::F32),
+        ];
+        self.node(place, op, vec![prediction, self.graph.labels], results)
+    }
+
+    fn mean_squared_error(
+        &mut self,
+        place: Place,
+        op: Op,
+        prediction: ValueId,
+        labels: &LabelKind,
+    ) -> Option<Vec<ValueId>> {
+        let (found, wanted) = (self.shape(prediction), self.shape(self.graph.labels));
+        if matches!(labels, LabelKind::ClassIndex { .. }) {
+            let fault = Fault::new(
+                311,
+                "mean-squared-error wants numbers to predict, and the data gives class indices",
+            )
+            .help("use the loss `cross-entropy`, or declare the label column as a number");
+            self.fault(place, Some(prediction), fault);
+            return None;
+        }
+        let without_ones =
+            |shape: &[usize]| -> Shape { shape.iter().copied().filter(|size| *size != 1).collect() };
+        let mut operand = prediction;
+        if found != wanted {
+            if without_ones(&found) != without_ones(&wanted) {
+                let message = format!(
+                    "the model's output is {} and the target is {}",
+                    infer::text(&found),
+                    infer::text(&wanted)
+                );
+                let fault =
+                    Fault::new(311, message).help("end the model with a layer that gives the target's shape");
+                self.fault(place, Some(prediction), fault);
+                return None;
+            }
+            // Sizes of one apart the shapes agree, so that the pairing is certain. Broadcasting [n, 1] against [n] is not.
+            operand = self.result(place, Op::Reshape, vec![prediction], wanted)?;
+        }
+        self.node(place, op, vec![operand, self.graph.labels], vec![("value", Shape::new(), DType::F32)])
+    }
+}
+
+/// The loss's own line, or the last layer's when the loss is a default of the language.
+fn span_of(plan: &Plan) -> Span {
+    match plan.origins.get("loss") {
+        Some(Origin::Manifest(span) | Origin::Module(span)) => *span,
+        Some(Origin::Language) | None => {
+            last_span(&plan.model.body).unwrap_or(Span { file: FileId(0), start: 0, end: 0 })
+        }
+    }
+}
+
+fn last_span(blocks: &[Block]) -> Option<Span> {
+    blocks.last().map(|block| match block {
+        Block::Layer(layer) => layer.span,
+        Block::Parallel { span, .. } => *span,
+    })
+}

@@ -1,0 +1,465 @@
+//! One rule for each op: how many operands and results, and how their shapes and dtypes hang together.
+//!
+//! Forward rules come from `infer`; a backward op is checked against the forward rule that it reverses.
+
+use super::super::infer::{self, Fault};
+use super::super::{DType, Op, Value};
+use crate::plan::Optimizer;
+
+/// Checks the edges of one node against its op.
+///
+/// # Errors
+/// What is wrong, in words for whoever mends the pass.
+pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), String> {
+    let edges = Edges { inputs, outputs };
+    match op {
+        Op::Linear { .. }
+        | Op::Conv2d { .. }
+        | Op::MaxPool2d { .. }
+        | Op::AveragePool2d { .. }
+        | Op::BatchNorm { .. }
+        | Op::BatchNormInference { .. }
+        | Op::LayerNorm { .. }
+        | Op::Unary(_)
+        | Op::Dropout { .. }
+        | Op::Add
+        | Op::Multiply
+        | Op::Reshape
+        | Op::Transpose { .. }
+        | Op::Concatenate { .. }
+        | Op::Softmax { .. }
+        | Op::CrossEntropy { .. }
+        | Op::MeanSquaredError
+        | Op::Cast => forward(op, edges),
+        Op::LinearBackwardInput
+        | Op::LinearBackwardWeight
+        | Op::BiasBackward { .. }
+        | Op::Conv2dBackwardInput { .. }
+        | Op::Conv2dBackwardWeight { .. }
+        | Op::MaxPool2dBackward { .. }
+        | Op::AveragePool2dBackward { .. }
+        | Op::BatchNormBackward
+        | Op::LayerNormBackward
+        | Op::UnaryBackward(_)
+        | Op::SumTo
+        | Op::Slice { .. }
+        | Op::SoftmaxBackward { .. }
+        | Op::CrossEntropyBackward { .. }
+        | Op::MeanSquaredErrorBackward
+        | Op::LossGradient { .. }
+        | Op::Accumulate
+        | Op::StageBuffer => backward(op, edges),
+        Op::Unscale
+        | Op::GlobalNorm
+        | Op::ClipCoefficient { .. }
+        | Op::Update { .. }
+        | Op::CommitBuffer { .. }
+        | Op::AdvanceStep { .. }
+        | Op::ScalerUpdate { .. }
+        | Op::Clear => update(op, edges),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Edges<'a> {
+    inputs: &'a [&'a Value],
+    outputs: &'a [&'a Value],
+}
+
+impl<'a> Edges<'a> {
+    /// Exactly so many operands and results.
+    fn counts<const I: usize, const O: usize>(self) -> Result<([&'a Value; I], [&'a Value; O]), String> {
+        let wrong = || {
+            format!(
+                "has {} operands and {} results, and must have {I} and {O}",
+                self.inputs.len(),
+                self.outputs.len()
+            )
+        };
+        let inputs = <[&Value; I]>::try_from(self.inputs).map_err(|_| wrong())?;
+        let outputs = <[&Value; O]>::try_from(self.outputs).map_err(|_| wrong())?;
+        Ok((inputs, outputs))
+    }
+}
+
+fn require(condition: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(message()) }
+}
+
+/// The shape is as wanted.
+fn shape(value: &Value, wanted: &[usize]) -> Result<(), String> {
+    require(value.shape == wanted, || {
+        format!("`{}` has shape {:?}, and must have {wanted:?}", value.name, value.shape)
+    })
+}
+
+/// The shape is what a shape rule gives.
+fn inferred(value: &Value, rule: Result<Vec<usize>, Fault>) -> Result<(), String> {
+    shape(value, &rule.map_err(|fault| fault.message)?)
+}
+
+fn dtype(value: &Value, wanted: DType) -> Result<(), String> {
+    require(value.dtype == wanted, || format!("`{}` is {}, and must be {wanted}", value.name, value.dtype))
+}
+
+fn dtypes(values: &[&Value], wanted: DType) -> Result<(), String> {
+    values.iter().try_for_each(|value| dtype(value, wanted))
+}
+
+fn float(value: &Value) -> Result<(), String> {
+    require(value.dtype != DType::I32, || format!("`{}` is i32, and must be a float", value.name))
+}
+
+/// f32, or the dtype of the op.
+fn bias(value: &Value, beside: &Value, channels: Option<&usize>) -> Result<(), String> {
+    require(value.dtype == DType::F32 || value.dtype == beside.dtype, || {
+        format!("the bias `{}` is {}, and must be f32 or {}", value.name, value.dtype, beside.dtype)
+    })?;
+    require(channels.is_some_and(|channels| value.shape == [*channels]), || {
+        format!("the bias `{}` has shape {:?}, beside {:?}", value.name, value.shape, beside.shape)
+    })
+}
+
+/// All have the shape and dtype of the first.
+fn alike(first: &Value, others: &[&Value]) -> Result<(), String> {
+    float(first)?;
+    others.iter().try_for_each(|other| shape(other, &first.shape).and_then(|()| dtype(other, first.dtype)))
+}
+
+fn scalar(value: &Value, of: DType) -> Result<(), String> {
+    shape(value, &[]).and_then(|()| dtype(value, of))
+}
+
+fn forward(op: &Op, edges: Edges) -> Result<(), String> {
+    match op {
+        Op::Linear { bias: with_bias } | Op::Conv2d { bias: with_bias, .. } => {
+            let (x, weight, y) = if *with_bias {
+                let ([x, weight, b], [y]) = edges.counts()?;
+                bias(b, y, weight.shape.first())?;
+                (x, weight, y)
+            } else {
+                let ([x, weight], [y]) = edges.counts()?;
+                (x, weight, y)
+            };
+            float(x)?;
+            dtypes(&[weight, y], x.dtype)?;
+            inferred(y, product(op, &x.shape, &weight.shape))
+        }
+        Op::MaxPool2d { kernel, stride, padding } => {
+            let ([x], [y, index]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            dtype(index, DType::I32)?;
+            shape(index, &y.shape)?;
+            inferred(y, infer::pool2d(&x.shape, *kernel, *stride, *padding))
+        }
+        Op::AveragePool2d { kernel, stride, padding, .. } => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            inferred(y, infer::pool2d(&x.shape, *kernel, *stride, *padding))
+        }
+        Op::BatchNorm { .. } => {
+            let ([x, kept @ ..], [y, statistics @ ..]) = edges.counts::<5, 5>()?;
+            alike(x, &[y])?;
+            let channels = infer::batch_norm(&x.shape).map_err(|fault| fault.message)?;
+            kept.into_iter()
+                .chain(statistics)
+                .try_for_each(|value| dtype(value, DType::F32).and_then(|()| shape(value, &[channels])))
+        }
+        Op::BatchNormInference { .. } => {
+            let ([x, statistics @ ..], [y]) = edges.counts::<5, 1>()?;
+            alike(x, &[y])?;
+            let channels = infer::batch_norm(&x.shape).map_err(|fault| fault.message)?;
+            dtypes(&statistics, DType::F32)?;
+            statistics.iter().try_for_each(|value| shape(value, &[channels]))
+        }
+        Op::LayerNorm { .. } => {
+            let ([x, gamma, beta], [y, mean, rstd]) = edges.counts()?;
+            alike(x, &[y])?;
+            let features = infer::layer_norm(&x.shape).map_err(|fault| fault.message)?;
+            dtypes(&[gamma, beta, mean, rstd], DType::F32)?;
+            [gamma, beta].into_iter().try_for_each(|value| shape(value, &[features]))?;
+            [mean, rstd].into_iter().try_for_each(|value| shape(value, &x.shape[..x.shape.len() - 1]))
+        }
+        Op::Unary(_) | Op::Dropout { .. } => {
+            let ([x], [y]) = edges.counts()?;
+            alike(x, &[y])
+        }
+        Op::Softmax { axis } => {
+            let ([x], [y]) = edges.counts()?;
+            alike(x, &[y])?;
+            require(*axis < x.shape.len(), || format!("axis {axis} is out of range"))
+        }
+        Op::Add | Op::Multiply => {
+            let ([a, b], [y]) = edges.counts()?;
+            float(a)?;
+            dtypes(&[b, y], a.dtype)?;
+            inferred(y, infer::broadcast(&a.shape, &b.shape))
+        }
+        Op::Reshape => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            require(x.elements() == y.elements(), || format!("{:?} cannot become {:?}", x.shape, y.shape))
+        }
+        Op::Transpose { axes } => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            inferred(y, infer::transpose(&x.shape, axes))
+        }
+        Op::Concatenate { axis } => {
+            let Edges { inputs: [first, ..], outputs: [y] } = edges else {
+                return Err("has no operand or not one result".to_owned());
+            };
+            float(first)?;
+            dtypes(edges.inputs, first.dtype)?;
+            dtype(y, first.dtype)?;
+            let shapes: Vec<&[usize]> = edges.inputs.iter().map(|value| value.shape.as_slice()).collect();
+            inferred(y, infer::concatenate(&shapes, *axis))
+        }
+        Op::CrossEntropy { .. } => {
+            let ([logits, labels], [loss, log_sum_exp, count]) = edges.counts()?;
+            let rows = infer::cross_entropy(&logits.shape, &labels.shape).map_err(|fault| fault.message)?;
+            dtype(labels, DType::I32)?;
+            dtypes(&[logits, log_sum_exp], DType::F32)?;
+            shape(log_sum_exp, &[rows])?;
+            scalar(loss, DType::F32)?;
+            scalar(count, DType::F32)
+        }
+        Op::MeanSquaredError => {
+            let ([prediction, target], [loss]) = edges.counts()?;
+            dtype(prediction, DType::F32)?;
+            alike(prediction, &[target])?;
+            scalar(loss, DType::F32)
+        }
+        Op::Cast => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            float(y)?;
+            require(x.dtype != y.dtype, || format!("casts {} to itself", x.dtype))?;
+            shape(y, &x.shape)
+        }
+        _ => Err("is no forward op".to_owned()),
+    }
+}
+
+/// The shape rule of a matrix product or convolution.
+fn product(op: &Op, x: &[usize], weight: &[usize]) -> Result<Vec<usize>, Fault> {
+    match *op {
+        Op::Conv2d { stride, padding, dilation, groups, .. }
+        | Op::Conv2dBackwardInput { stride, padding, dilation, groups }
+        | Op::Conv2dBackwardWeight { stride, padding, dilation, groups } => {
+            infer::conv2d(x, weight, stride, padding, dilation, groups)
+        }
+        _ => infer::linear(x, weight),
+    }
+}
+
+fn backward(op: &Op, edges: Edges) -> Result<(), String> {
+    match op {
+        Op::LinearBackwardInput | Op::Conv2dBackwardInput { .. } => {
+            let ([dy, weight], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtypes(&[weight, dx], dy.dtype)?;
+            inferred(dy, product(op, &dx.shape, &weight.shape))
+        }
+        Op::LinearBackwardWeight | Op::Conv2dBackwardWeight { .. } => {
+            let ([dy, x], [dweight]) = edges.counts()?;
+            float(dy)?;
+            dtypes(&[x, dweight], dy.dtype)?;
+            inferred(dy, product(op, &x.shape, &dweight.shape))
+        }
+        Op::BiasBackward { axis } => {
+            let ([dy], [dbias]) = edges.counts()?;
+            float(dy)?;
+            bias(dbias, dy, dy.shape.get(*axis))
+        }
+        Op::MaxPool2dBackward { kernel, stride, padding } => {
+            let ([dy, index], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(dx, dy.dtype)?;
+            dtype(index, DType::I32)?;
+            shape(index, &dy.shape)?;
+            inferred(dy, infer::pool2d(&dx.shape, *kernel, *stride, *padding))
+        }
+        Op::AveragePool2dBackward { kernel, stride, padding, .. } => {
+            let ([dy], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(dx, dy.dtype)?;
+            inferred(dy, infer::pool2d(&dx.shape, *kernel, *stride, *padding))
+        }
+        Op::BatchNormBackward => {
+            let ([dy, x, gamma, mean, rstd], [dx, dgamma, dbeta]) = edges.counts()?;
+            alike(dy, &[x, dx])?;
+            let channels = infer::batch_norm(&x.shape).map_err(|fault| fault.message)?;
+            dtypes(&[gamma, mean, rstd, dgamma, dbeta], DType::F32)?;
+            [gamma, mean, rstd, dgamma, dbeta].into_iter().try_for_each(|value| shape(value, &[channels]))
+        }
+        Op::LayerNormBackward => {
+            let ([dy, x, gamma, mean, rstd], [dx, dgamma, dbeta]) = edges.counts()?;
+            alike(dy, &[x, dx])?;
+            let features = infer::layer_norm(&x.shape).map_err(|fault| fault.message)?;
+            dtypes(&[gamma, mean, rstd, dgamma, dbeta], DType::F32)?;
+            [mean, rstd].into_iter().try_for_each(|value| shape(value, &x.shape[..x.shape.len() - 1]))?;
+            [gamma, dgamma, dbeta].into_iter().try_for_each(|value| shape(value, &[features]))
+        }
+        Op::UnaryBackward(_) | Op::SoftmaxBackward { .. } => {
+            let ([dy, saved], [dx]) = edges.counts()?;
+            alike(dy, &[saved, dx])
+        }
+        Op::SumTo => {
+            let ([dy], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(dx, dy.dtype)?;
+            inferred(dy, infer::broadcast(&dx.shape, &dy.shape))
+        }
+        Op::Slice { axis, start } => {
+            let ([dy], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(dx, dy.dtype)?;
+            let mut wanted = dy.shape.clone();
+            let size = dx.shape.get(*axis).copied().unwrap_or(0);
+            let end = start.saturating_add(size);
+            require(wanted.get(*axis).is_some_and(|whole| end <= *whole), || {
+                format!("{start}..{end} of axis {axis} is out of range")
+            })?;
+            wanted[*axis] = size;
+            shape(dx, &wanted)
+        }
+        Op::CrossEntropyBackward { .. } => {
+            let ([dloss, logits, labels, log_sum_exp, count], [dlogits]) = edges.counts()?;
+            scalar(dloss, DType::F32)?;
+            scalar(count, DType::F32)?;
+            dtype(labels, DType::I32)?;
+            dtypes(&[logits, log_sum_exp], DType::F32)?;
+            let rows = infer::cross_entropy(&logits.shape, &labels.shape).map_err(|fault| fault.message)?;
+            shape(log_sum_exp, &[rows])?;
+            alike(logits, &[dlogits])
+        }
+        Op::MeanSquaredErrorBackward => {
+            let ([dloss, prediction, target], [dprediction]) = edges.counts()?;
+            scalar(dloss, DType::F32)?;
+            dtype(prediction, DType::F32)?;
+            alike(prediction, &[target, dprediction])
+        }
+        Op::LossGradient { accumulate } => {
+            let ([scale], [dloss]) = edges.counts()?;
+            require(*accumulate > 0, || "divides by 0 micro-batches".to_owned())?;
+            scalar(scale, DType::F32)?;
+            scalar(dloss, DType::F32)
+        }
+        Op::Accumulate | Op::StageBuffer => {
+            let ([new, kept], [written]) = edges.counts()?;
+            dtype(new, DType::F32)?;
+            alike(new, &[kept, written])
+        }
+        _ => Err("is no backward op".to_owned()),
+    }
+}
+
+fn update(op: &Op, edges: Edges) -> Result<(), String> {
+    match op {
+        Op::Unscale => {
+            let Edges { inputs: [scale, gradients @ ..], outputs: [found, results @ ..] } = edges else {
+                return Err("has no scale or no result".to_owned());
+            };
+            scalar(scale, DType::F32)?;
+            scalar(found, DType::F32)?;
+            dtypes(gradients, DType::F32)?;
+            require(
+                gradients.iter().map(|value| &value.name).eq(results.iter().map(|value| &value.name)),
+                || "its results are not the gradients, in place".to_owned(),
+            )
+        }
+        Op::GlobalNorm => {
+            let Edges { inputs: [_, ..], outputs: [norm] } = edges else {
+                return Err("has no gradient or not one result".to_owned());
+            };
+            dtypes(edges.inputs, DType::F32)?;
+            scalar(norm, DType::F32)
+        }
+        Op::ClipCoefficient { .. } => {
+            let ([norm], [coefficient]) = edges.counts()?;
+            scalar(norm, DType::F32)?;
+            scalar(coefficient, DType::F32)
+        }
+        Op::Update { rule, found, clipped } => parameter_update(rule, *found, *clipped, edges),
+        Op::CommitBuffer { found } => {
+            let (edges, flag) = split_flag(edges, 3, *found)?;
+            flag.map_or(Ok(()), |flag| scalar(flag, DType::F32))?;
+            let ([candidate, pending, buffer], [first, second]) = edges.counts()?;
+            dtype(candidate, DType::F32)?;
+            alike(candidate, &[pending, buffer])?;
+            require(first.name == buffer.name && second.name == pending.name, || {
+                "its results are not buffer and pending copy, in place".to_owned()
+            })
+        }
+        Op::AdvanceStep { found } => {
+            let (edges, flag) = split_flag(edges, 1, *found)?;
+            flag.map_or(Ok(()), |flag| scalar(flag, DType::F32))?;
+            let ([step], [result]) = edges.counts()?;
+            scalar(step, DType::I32)?;
+            require(step.name == result.name, || "its result is not the step, in place".to_owned())
+        }
+        Op::ScalerUpdate { .. } => {
+            let ([scale, tracker, found], [new_scale, new_tracker]) = edges.counts()?;
+            scalar(scale, DType::F32)?;
+            scalar(tracker, DType::I32)?;
+            scalar(found, DType::F32)?;
+            require(scale.name == new_scale.name && tracker.name == new_tracker.name, || {
+                "its results are not scale and tracker, in place".to_owned()
+            })
+        }
+        Op::Clear => {
+            let ([accumulator], [result]) = edges.counts()?;
+            require(accumulator.name == result.name, || "its result is not its operand, in place".to_owned())
+        }
+        _ => Err("is no update op".to_owned()),
+    }
+}
+
+/// Takes the optional operand after the first `before` ones away.
+fn split_flag<'a>(
+    edges: Edges<'a>,
+    before: usize,
+    present: bool,
+) -> Result<(Edges<'a>, Option<&'a Value>), String> {
+    if !present {
+        return Ok((edges, None));
+    }
+    match edges.inputs.split_last() {
+        Some((flag, inputs)) if inputs.len() == before => Ok((Edges { inputs, ..edges }, Some(flag))),
+        _ => Err(format!("has {} operands, and must have {}", edges.inputs.len(), before + 1)),
+    }
+}
+
+fn parameter_update(rule: &Optimizer, found: bool, clipped: bool, edges: Edges) -> Result<(), String> {
+    let states = match rule {
+        Optimizer::Sgd { momentum, .. } if *momentum == 0.0 => 0,
+        Optimizer::Sgd { .. } => 1,
+        Optimizer::AdamW { .. } => 2,
+    };
+    let flags = usize::from(found) + usize::from(clipped);
+    let Edges {
+        inputs: [parameter, gradient, learning_rate, step, rest @ ..],
+        outputs: [result, new_states @ ..],
+    } = edges
+    else {
+        return Err("has too few operands or results".to_owned());
+    };
+    require(rest.len() == flags + states && new_states.len() == states, || {
+        format!("has {} operands after the step and {} state results", rest.len(), new_states.len())
+    })?;
+    scalar(learning_rate, DType::F32)?;
+    scalar(step, DType::I32)?;
+    dtype(parameter, DType::F32)?;
+    alike(parameter, &[gradient])?;
+    rest[..flags].iter().try_for_each(|flag| scalar(flag, DType::F32))?;
+    alike(parameter, &rest[flags..])?;
+    let in_place = rest[flags..].iter().zip(new_states).all(|(old, new)| old.name == new.name);
+    require(parameter.name == result.name && in_place, || {
+        "its results are not parameter and states, in place".to_owned()
+    })
+}

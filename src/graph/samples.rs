@@ -1,0 +1,221 @@
+//! Plans built by hand for the tests of the compiler's middle: an MLP, a CNN, a residual block, joined branches.
+
+use super::LabelKind;
+use crate::arithmetic::half::Format;
+use crate::autodiff::{Compiled, compile};
+use crate::data::spec::DataSpec;
+use crate::diag::{FileId, Span};
+use crate::plan::{
+    Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
+    Model, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
+};
+use std::collections::BTreeMap;
+
+/// A model with what it is fed.
+pub struct Sample {
+    /// The whole plan.
+    pub plan: Plan,
+    /// Shape of one example.
+    pub features: Vec<usize>,
+    /// What stands beside each example.
+    pub labels: LabelKind,
+}
+
+impl Sample {
+    /// Compiles for a batch of 4.
+    pub fn compile(&self) -> Compiled {
+        compile(&self.plan, 4, &self.features, self.labels.clone()).expect("the samples are sound")
+    }
+}
+
+/// A span in the manifest.
+pub fn span(start: u32) -> Span {
+    Span { file: FileId(0), start, end: start + 1 }
+}
+
+/// A layer that a library module wrote.
+pub fn layer(path: &str, kind: LayerKind) -> Block {
+    let library = Some(Span { file: FileId(1), start: 7, end: 9 });
+    Block::Layer(Layer { path: path.to_owned(), kind, span: span(3), library })
+}
+
+/// y = x wᵀ + b.
+pub fn linear(path: &str, out: usize) -> Block {
+    let (weight_init, bias_init) = (Initialiser::FanInUniform, Initialiser::FanInUniform);
+    layer(path, LayerKind::Linear { out, bias: true, weight_init, bias_init })
+}
+
+/// A 3×3 convolution that keeps height and width.
+pub fn conv(path: &str, out: usize, bias: bool) -> Block {
+    layer(path, conv_kind(out, [3, 3], [1, 1], 1, bias))
+}
+
+/// Any convolution without dilation.
+pub fn conv_kind(
+    out: usize,
+    kernel: [usize; 2],
+    padding: [usize; 2],
+    groups: usize,
+    bias: bool,
+) -> LayerKind {
+    LayerKind::Conv2d {
+        out,
+        kernel,
+        stride: [1, 1],
+        padding,
+        dilation: [1, 1],
+        groups,
+        bias,
+        weight_init: Initialiser::KaimingNormal,
+        bias_init: Initialiser::Constant(0.0),
+    }
+}
+
+/// Chains that meet.
+pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block {
+    Block::Parallel { path: path.to_owned(), combine, chains, span: span(5) }
+}
+
+/// PyTorch's CUDA autocast lists (research notes §1.1) with a low format.
+pub fn amp(low: Format) -> Policy {
+    let low_kinds = ["linear", "conv2d"].map(|kind| (kind.to_owned(), Class::Low));
+    let f32_kinds = ["layer-norm", "softmax", "cross-entropy", "mean-squared-error"]
+        .map(|kind| (kind.to_owned(), Class::F32));
+    Policy {
+        name: "std:precision/amp".to_owned(),
+        low,
+        classes: low_kinds.into_iter().chain(f32_kinds).collect(),
+        rules: Vec::new(),
+    }
+}
+
+/// A policy that lowers nothing.
+pub fn full() -> Policy {
+    Policy {
+        name: "std:precision/f32".to_owned(),
+        low: Format::F32,
+        classes: BTreeMap::new(),
+        rules: Vec::new(),
+    }
+}
+
+/// A plan around a model: amp-fp16, dynamic scaler, AdamW, clipping, one micro-batch.
+pub fn plan(body: Vec<Block>) -> Plan {
+    Plan {
+        edition: 1,
+        run: Run { name: "sample".to_owned(), seed: 42, guarantee: Guarantee::Portable },
+        environment: Environment {
+            name: "std:environments/cpu".to_owned(),
+            target: "cpu".to_owned(),
+            pins: BTreeMap::new(),
+        },
+        data: data(),
+        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body },
+        loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
+        precision: amp(Format::F16),
+        scaler: Scaler::Dynamic { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, floor: 1.0 },
+        optimizer: Optimizer::AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 },
+        schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
+        train: Train { epochs: Some(1), steps: None, clip_norm: Some(1.0), accumulate: 1, shards: 1 },
+        evaluate: Evaluate { every: Every::Epoch, metrics: vec!["accuracy".to_owned()] },
+        modules: Vec::new(),
+        origins: BTreeMap::new(),
+    }
+}
+
+/// The data of a sample; the compiler's middle never looks at it.
+fn data() -> DataSpec {
+    DataSpec
+}
+
+fn classes(count: usize) -> LabelKind {
+    LabelKind::ClassIndex { classes: Some(count) }
+}
+
+/// 6 features, two hidden layers of 8, 3 classes.
+pub fn mlp() -> Sample {
+    let body = vec![
+        linear("hidden.0.linear", 8),
+        layer("hidden.0.act", LayerKind::Relu),
+        linear("hidden.1.linear", 8),
+        layer("hidden.1.act", LayerKind::Relu),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+}
+
+/// Convolutions, batch normalisation, both poolings, dropout, on 1×8×8.
+pub fn cnn() -> Sample {
+    let kernel = [2, 2];
+    let body = vec![
+        conv("stem.conv", 4, false),
+        layer("stem.norm", LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 }),
+        layer("stem.act", LayerKind::Relu),
+        layer("stem.pool", LayerKind::MaxPool2d { kernel, stride: kernel, padding: [0, 0] }),
+        conv("deep.conv", 6, true),
+        layer("deep.act", LayerKind::Relu),
+        layer(
+            "deep.pool",
+            LayerKind::AveragePool2d {
+                kernel,
+                stride: kernel,
+                padding: [1, 1],
+                count_include_padding: false,
+            },
+        ),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        layer("dropout", LayerKind::Dropout { p: 0.5 }),
+        linear("head", 10),
+    ];
+    Sample { plan: plan(body), features: vec![1, 8, 8], labels: classes(10) }
+}
+
+/// A linear layer, then a pre-norm residual block with gelu, then a head.
+pub fn residual() -> Sample {
+    let branch = vec![
+        layer("block.norm", LayerKind::LayerNorm { eps: 1e-5 }),
+        linear("block.up", 16),
+        layer("block.act", LayerKind::Gelu { tanh: false }),
+        linear("block.down", 8),
+    ];
+    let body = vec![
+        linear("embed", 8),
+        parallel("block", Combine::Add, vec![Vec::new(), branch]),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+}
+
+/// Branches in f16 and f32 that are joined along the features.
+pub fn joined() -> Sample {
+    let low = vec![linear("branch.low", 4), layer("branch.low_act", LayerKind::Silu)];
+    let wide = vec![linear("branch.wide", 2), layer("branch.wide_act", LayerKind::Softmax { axis: 1 })];
+    let body = vec![parallel("join", Combine::Concatenate { axis: 1 }, vec![low, wide]), linear("head", 3)];
+    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+}
+
+/// What the others lack: transpose, reshape, gating with broadcast, tanh, sigmoid, tanh-gelu, squared error, SGD with
+/// momentum, four micro-batches, a static scaler.
+pub fn gated() -> Sample {
+    let gate = vec![linear("gate.score", 1), layer("gate.sigmoid", LayerKind::Sigmoid)];
+    let content = vec![linear("content.linear", 5), layer("content.tanh", LayerKind::Tanh)];
+    let body = vec![
+        layer("swap", LayerKind::Transpose { axes: vec![0, 2, 1] }),
+        parallel("gated", Combine::Multiply, vec![content, gate]),
+        layer("norm", LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 }),
+        layer("act", LayerKind::Gelu { tanh: true }),
+        layer("rows", LayerKind::Reshape { shape: vec![15] }),
+        linear("head", 1),
+    ];
+    let mut plan = plan(body);
+    plan.loss = Loss::MeanSquaredError;
+    plan.scaler = Scaler::Static { scale: 1024.0 };
+    plan.optimizer = Optimizer::Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
+    plan.train.accumulate = 4;
+    Sample { plan, features: vec![2, 3], labels: LabelKind::Target(Vec::new()) }
+}
+
+/// Every sample, by name.
+pub fn all() -> Vec<(&'static str, Sample)> {
+    vec![("mlp", mlp()), ("cnn", cnn()), ("residual", residual()), ("joined", joined()), ("gated", gated())]
+}

@@ -1,0 +1,243 @@
+//! The pass: one walk in execution order that decides each node's format and casts its operands.
+
+use super::{Decision, PreciseGraph, matches};
+use crate::arithmetic::half::Format;
+use crate::diag::{Code, Diagnostic, Severity, Span, nearest};
+use crate::graph::names::Names;
+use crate::graph::{DType, Graph, Node, Op, POLICY_KINDS, Role, Value, ValueId};
+use crate::plan::{Class, Origin, Policy, Rule, Selector};
+use std::collections::BTreeMap;
+
+/// Gives every edge a dtype by a policy; see [`apply_with_origins`].
+///
+/// # Errors
+/// As [`apply_with_origins`], without places.
+pub fn apply(graph: &Graph, policy: &Policy) -> Result<PreciseGraph, Vec<Diagnostic>> {
+    apply_with_origins(graph, policy, &BTreeMap::new())
+}
+
+/// Gives every edge a dtype by a policy and inserts the casts; `origins` are the plan's, for the places of faults.
+///
+/// `Low` casts the float operands to the low format, `F32` to f32, `Widest` to the widest among them; `Keep` takes the
+/// first operand's, and where an op has several equal operands (add, multiply, concatenate) the type that PyTorch promotes
+/// them to. The parameters and statistics of normalisation layers are f32 in any case, and so are losses.
+///
+/// # Errors
+/// AMP0402 for an op kind that does not exist. Rules without effect (AMP0401, AMP0403) are in `warnings`.
+pub fn apply_with_origins(
+    graph: &Graph,
+    policy: &Policy,
+    origins: &BTreeMap<String, Origin>,
+) -> Result<PreciseGraph, Vec<Diagnostic>> {
+    let faults = unknown_kinds(policy, origins);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let mut pass = Pass {
+        policy,
+        graph: Graph { nodes: Vec::new(), ..graph.clone() },
+        names: Names::of(&graph.values),
+        casts: BTreeMap::new(),
+        decisions: Vec::new(),
+        matched: vec![false; policy.rules.len()],
+        lowers_loss: vec![false; policy.rules.len()],
+    };
+    for node in &graph.nodes {
+        pass.node(node);
+    }
+    let warnings = pass.warnings(graph, origins);
+    Ok(PreciseGraph { graph: pass.graph, decisions: pass.decisions, warnings })
+}
+
+/// The place of a path of the plan, or of the first thing below it.
+fn place(origins: &BTreeMap<String, Origin>, path: &str) -> Option<Span> {
+    let below = format!("{path}.");
+    let found = origins.get(path).or_else(|| {
+        origins
+            .range(below.clone()..)
+            .next()
+            .filter(|(key, _)| key.starts_with(&below))
+            .map(|(_, origin)| origin)
+    });
+    match found {
+        Some(Origin::Manifest(span) | Origin::Module(span)) => Some(*span),
+        Some(Origin::Language) | None => None,
+    }
+}
+
+fn unknown_kinds(policy: &Policy, origins: &BTreeMap<String, Origin>) -> Vec<Diagnostic> {
+    let classes = policy.classes.keys().map(|kind| (kind, format!("precision.{kind}")));
+    let rules = policy.rules.iter().filter_map(|rule| match &rule.selector {
+        Selector::Op(kind) => Some((kind, rule.origin.clone())),
+        Selector::Layer(_) => None,
+    });
+    let unknown = classes.chain(rules).filter(|(kind, _)| !POLICY_KINDS.contains(&kind.as_str()));
+    unknown
+        .map(|(kind, origin)| {
+            let message = format!("there is no op kind `{kind}` for a precision policy to name");
+            let mut diagnostic = Diagnostic::error(Code(402), message);
+            if let Some(span) = place(origins, &origin).or_else(|| place(origins, "precision")) {
+                diagnostic = diagnostic.at(span, "named here");
+            }
+            match nearest(kind, POLICY_KINDS) {
+                Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                None => diagnostic.help(format!("the kinds are {}", POLICY_KINDS.join(", "))),
+            }
+        })
+        .collect()
+}
+
+struct Pass<'a> {
+    policy: &'a Policy,
+    /// The result: the source's values under their own ids, then the casts.
+    graph: Graph,
+    names: Names,
+    casts: BTreeMap<(ValueId, DType), ValueId>,
+    decisions: Vec<Decision>,
+    /// For each rule whether a node matched it.
+    matched: Vec<bool>,
+    /// For each rule whether it asked a loss to leave f32.
+    lowers_loss: Vec<bool>,
+}
+
+impl Pass<'_> {
+    fn node(&mut self, node: &Node) {
+        let (class, rule, dtype) = self.decide(node);
+        let mut inputs = node.inputs.clone();
+        for position in castable(&node.op, inputs.len()) {
+            inputs[position] = self.cast(inputs[position], dtype, node);
+        }
+        let result = node.outputs[0].index();
+        // Only the first result follows the operands; statistics and losses are f32, indices i32.
+        self.graph.values[result].dtype = dtype;
+        self.decisions.push(Decision { node: self.graph.nodes.len(), class, rule });
+        self.graph.nodes.push(Node { inputs, ..node.clone() });
+    }
+
+    /// The class, the rule that won and the format that a node runs in.
+    fn decide(&mut self, node: &Node) -> (Class, String, DType) {
+        let kind = node.op.kind();
+        let class = self.policy.classes.get(kind).copied().unwrap_or(Class::Keep);
+        let mut winner: Option<&Rule> = None;
+        let is_loss = matches!(node.op, Op::CrossEntropy { .. } | Op::MeanSquaredError);
+        for (index, rule) in self.policy.rules.iter().enumerate() {
+            let hit = match &rule.selector {
+                Selector::Layer(glob) => matches(glob, &node.layer),
+                Selector::Op(name) => name == kind,
+            };
+            if hit {
+                self.matched[index] = true;
+                self.lowers_loss[index] |= is_loss && rule.format != Format::F32;
+                winner = Some(rule);
+            }
+        }
+        if is_loss {
+            let by_rule = winner.filter(|rule| rule.format == Format::F32).map(|rule| rule.origin.clone());
+            let by_class = if class == Class::F32 { "policy" } else { "loss" };
+            return (Class::F32, by_rule.unwrap_or_else(|| by_class.to_owned()), DType::F32);
+        }
+        if let Some(rule) = winner {
+            let class = if rule.format == Format::F32 { Class::F32 } else { Class::Low };
+            return (class, rule.origin.clone(), rule.format.into());
+        }
+        let dtype = match class {
+            Class::Low => self.policy.low.into(),
+            Class::F32 => DType::F32,
+            Class::Widest => self.promoted(node),
+            Class::Keep if matches!(node.op, Op::Add | Op::Multiply | Op::Concatenate { .. }) => {
+                self.promoted(node)
+            }
+            Class::Keep => self.graph.value(node.inputs[0]).dtype,
+        };
+        (class, "policy".to_owned(), dtype)
+    }
+
+    /// The one format that holds every value of the castable operands.
+    fn promoted(&self, node: &Node) -> DType {
+        let mut dtypes = castable(&node.op, node.inputs.len())
+            .map(|position| self.graph.value(node.inputs[position]).dtype);
+        let first = dtypes.next().unwrap_or(DType::F32);
+        // Neither half format holds the other, so that any mixture becomes f32.
+        if dtypes.all(|dtype| dtype == first) { first } else { DType::F32 }
+    }
+
+    fn cast(&mut self, id: ValueId, dtype: DType, reader: &Node) -> ValueId {
+        let value = self.graph.value(id);
+        if value.dtype == dtype || value.dtype == DType::I32 {
+            return id;
+        }
+        if let Some(shared) = self.casts.get(&(id, dtype)) {
+            return *shared;
+        }
+        let name = self.names.take(format!("{}.{dtype}", value.name));
+        let shape = value.shape.clone();
+        let result = self.graph.add_value(Value { name, shape, dtype, role: Role::Result });
+        self.casts.insert((id, dtype), result);
+        self.graph.nodes.push(Node {
+            op: Op::Cast,
+            inputs: vec![id],
+            outputs: vec![result],
+            ..reader.clone()
+        });
+        result
+    }
+
+    fn warnings(&self, graph: &Graph, origins: &BTreeMap<String, Origin>) -> Vec<Diagnostic> {
+        let mut warnings = Vec::new();
+        for (index, rule) in self.policy.rules.iter().enumerate() {
+            let warning = if !self.matched[index] {
+                unmatched(rule, graph)
+            } else if self.lowers_loss[index] {
+                let message = format!(
+                    "{} does not apply to the loss: a loss always runs in f32",
+                    words(&rule.selector)
+                );
+                Diagnostic::warning(Code(403), message).help("name the layers that the rule is for")
+            } else {
+                continue;
+            };
+            let span = place(origins, &rule.origin);
+            warnings.push(match span {
+                Some(span) => warning.at(span, "this rule"),
+                None => warning,
+            });
+        }
+        debug_assert!(warnings.iter().all(|warning| warning.severity == Severity::Warning), "warnings only");
+        warnings
+    }
+}
+
+/// Positions of the operands that follow the op's format. Parameters and statistics of normalisation stay f32.
+fn castable(op: &Op, operands: usize) -> std::ops::Range<usize> {
+    match op {
+        Op::BatchNorm { .. }
+        | Op::BatchNormInference { .. }
+        | Op::LayerNorm { .. }
+        | Op::CrossEntropy { .. } => 0..1,
+        _ => 0..operands,
+    }
+}
+
+fn words(selector: &Selector) -> String {
+    match selector {
+        Selector::Layer(glob) => format!("the rule for layer `{glob}`"),
+        Selector::Op(kind) => format!("the rule for op `{kind}`"),
+    }
+}
+
+fn unmatched(rule: &Rule, graph: &Graph) -> Diagnostic {
+    let warning =
+        Diagnostic::warning(Code(401), format!("{} matches nothing in the model", words(&rule.selector)));
+    match &rule.selector {
+        Selector::Layer(glob) => {
+            let mut layers: Vec<&str> = graph.nodes.iter().map(|node| node.layer.as_str()).collect();
+            layers.sort_unstable();
+            layers.dedup();
+            match nearest(glob, layers.iter().copied()) {
+                Some(near) => warning.help(format!("the nearest layer is `{near}`")),
+                None => warning.help("`amp graph --stage precision` lists the layers"),
+            }
+        }
+        Selector::Op(_) => warning.help("remove the rule, or check the model"),
+    }
+}
