@@ -154,7 +154,9 @@ impl Judge<'_> {
     fn change(&self, path: &str, old: Option<&Entry>, new: Option<&Entry>) -> Change {
         let bits = self.bits(path);
         let class = match (old, new) {
-            _ if matches!(path, "manifest" | "run.name" | "lock") => Class::Presentation,
+            _ if matches!(path, "manifest" | "run.name" | "lock" | "digest.plan.presentation") => {
+                Class::Presentation
+            }
             (None, _) => Class::Added,
             (_, None) => Class::Removed,
             (Some(_), Some(_)) if path.starts_with("digest.") || path == RUN_ID => Class::DigestOnly,
