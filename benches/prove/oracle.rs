@@ -78,8 +78,8 @@ impl<N: Number> Tables<N> {
     /// e^x for |x| < 110 as a · 2^k with a in [1, 2 + 2^-7): gives (a, k), a within 2^10 units of the wide
     /// form or 2^5 of the narrow one.
     ///
-    /// k ln 2 errs by less than 160 · 2 units and moves a by twice that; the series over r < 2^-8 has 14
-    /// terms and leaves out 2^-148.
+    /// k ln 2 errs by less than 160 · 2 units (narrow: 4) and moves a by twice that; the series over r < 2^-8
+    /// has 14 terms (narrow: 7) and leaves out 2^-148 (narrow: 2^-68).
     pub fn exponential(&self, x: N) -> (N, i32) {
         // Next to an integer the quotient may be one off; then r is a little beyond 0 .. ln 2, which the
         // table bears on the upper side.
@@ -95,7 +95,7 @@ impl<N: Number> Tables<N> {
         (self.exponentials[j].multiply(series(&self.factorials[..N::terms(14, 7)], rest)), k)
     }
 
-    /// e^-x for 0 ≤ x < 110, within 2^10 units.
+    /// e^-x for 0 ≤ x < 110, within 2^10 units (narrow: 2^5).
     pub fn exponential_of_negative(&self, x: N) -> N {
         let (a, k) = self.exponential(-x);
         if k > 0 { a << k as u32 } else { a >> -k as u32 }
@@ -124,7 +124,7 @@ impl<N: Number> Tables<N> {
     /// log x = k ln 2 + log c + 2 atanh((M - c) / (M + c)), x = 2^k M, c = 1 + j / 256 ≤ M < c + 1 / 256.
     ///
     /// The errors: 150 · 2 units for k ln 2, 2^7 for log c, 20 for the series, which leaves out 2^-144: below
-    /// 2^10 units. The value is 0 or at least 2^-25.
+    /// 2^10 units (narrow: 4, 1 and 10 units, and 2^-81). The value is at least 2^-25.
     pub fn log(&self, x: f32) -> Answer {
         if x.is_nan() || x < 0.0 {
             return Answer::Known(f32::NAN);
@@ -155,9 +155,10 @@ impl<N: Number> Tables<N> {
         within(negative, if negative { -value } else { value }, N::bound(1 << 10, 1 << 5), 0)
     }
 
-    /// tanh x = (1 - g) / (1 + g), g = e^(-2x), for x ≥ 2^-13: g within 2^10 units moves the numerator, at
-    /// least 2^-12, by 2^-98 of itself; the reciprocal is right to 2^-100. Below, x (1 - z/3 + 2z²/15 -
-    /// 17z³/315), z = x² < 2^-26, which leaves out less than 2^-109.
+    /// tanh x = (1 - g) / (1 + g), g = e^(-2x), for x ≥ 2^-13. The error of g moves the result by at most
+    /// twice its 2^10 units (narrow: 2^5); the reciprocal is right to 2^-101, which is 2^19 units (narrow:
+    /// truncations alone). Below, x (1 - z/3 + 2z²/15 - 17z³/315), z = x² < 2^-26, which leaves out less than
+    /// 2^-109.
     pub fn tanh(&self, x: f32) -> Answer {
         let magnitude = x.abs();
         if x.is_nan() || x == 0.0 {
@@ -181,8 +182,8 @@ impl<N: Number> Tables<N> {
     }
 
     /// erf from the table entry within 2^-7 of |x| for |x| ≥ 2^-13, within 2^16 units: 2^14 of the table, the
-    /// rest truncations; the series leaves out less than sqrt(2^15 · 15!) / 16! · 2^-112 < 2^-120. Below, 2x
-    /// / sqrt π · (1 - z/3 + z²/10 - z³/42), which leaves out less than 2^-111.
+    /// rest truncations (narrow: 2^4); the series leaves out less than sqrt(2^15 · 15!) / 16! · 2^-112 <
+    /// 2^-120. Below, 2x / sqrt π · (1 - z/3 + z²/10 - z³/42), which leaves out less than 2^-111.
     pub fn erf(&self, x: f32) -> Answer {
         let magnitude = x.abs();
         if x.is_nan() || x == 0.0 {
@@ -231,7 +232,7 @@ impl<N: Number> Tables<N> {
     }
 
     /// Sine after some quarter turns and r, from the table: sin(c + h) = sin c cos h + cos c sin h with 0 ≤ h
-    /// < 2^-7. Within 2^8 units.
+    /// < 2^-7. Within 2^9 units (narrow: 2^5).
     fn sine(&self, quarters: u32, r: N) -> (bool, N) {
         let below = r < N::units(0);
         let (j, h) = cut_off(if below { -r } else { r }, 7);
