@@ -14,8 +14,8 @@ fn two_to(power: i32) -> f64 {
     f64::from_bits(((power + 1023) as u64) << 52)
 }
 
-/// The nearest multiple of the format's quantum at this magnitude, ties to the even multiple; infinity from half a quantum beyond the
-/// greatest finite value. All steps are exact in binary64.
+/// The nearest multiple of the format's quantum at this magnitude, ties to the even multiple; infinity from
+/// half a quantum beyond the greatest finite value. All steps are exact in binary64.
 fn by_definition(x: f32, precision: i32, least_exponent: i32, greatest_exponent: i32) -> f64 {
     let magnitude = f64::from(x.abs());
     if magnitude.is_infinite() {
@@ -86,7 +86,8 @@ pub fn check_bf16(bits: &[u32], found: &mut Findings) {
     });
 }
 
-/// Four triples for each index: random bits, sums that nearly cancel, far exponents, and short significands with many ties.
+/// Four triples for each index: random bits, sums that nearly cancel, far exponents, and short significands
+/// with many ties.
 pub fn check_fma(indices: &[u32], found: &mut Findings) {
     let stream = Stream::new(0, 0);
     for index in indices {

@@ -2,9 +2,9 @@
 //!
 //! The bodies use IEEE operations that are not contracted or reordered, so all the copies give the same bits.
 
-/// Calls `$body` (an `#[inline(always)]` function that returns nothing) with the arguments, in the copy that is
-/// compiled for `$isa`. An instruction set that this machine lacks falls back to the portable copy, which has the same
-/// bits; so a wrong `Isa` can cost time, never soundness.
+/// Calls `$body` (an `#[inline(always)]` function that returns nothing) with the arguments, in the copy that
+/// is compiled for `$isa`. An instruction set that this machine lacks falls back to the portable copy, which
+/// has the same bits; so a wrong `Isa` can cost time, never soundness.
 macro_rules! dispatch {
     ($isa:expr, $body:path, $($argument:ident: $kind:ty),+ $(,)?) => {{
         #[cfg(target_arch = "x86_64")]

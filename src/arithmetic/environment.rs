@@ -1,11 +1,12 @@
 //! Is this thread's floating-point state the one that IEEE 754 assumes?
 //!
-//! A library loaded into the process may switch on flush-to-zero or another rounding mode for a thread; then no bit of
-//! a run means anything. The check is by arithmetic, so that it holds on every architecture.
+//! A library loaded into the process may switch on flush-to-zero or another rounding mode for a thread; then
+//! no bit of a run means anything. The check is by arithmetic, so that it holds on every architecture.
 
 use std::hint::black_box;
 
-/// Whether this thread rounds to nearest with ties to even and keeps subnormal numbers, in binary32 and binary64.
+/// Whether this thread rounds to nearest with ties to even and keeps subnormal numbers, in binary32 and
+/// binary64.
 ///
 /// Call it at the start of each worker thread and after foreign code has run; it takes some nanoseconds.
 pub fn float_environment_is_ieee() -> bool {
@@ -15,7 +16,8 @@ pub fn float_environment_is_ieee() -> bool {
 fn binary32_is_ieee() -> bool {
     let one = black_box(1.0f32);
     let half_unit = black_box(f32::EPSILON / 2.0);
-    // A tie goes to the even neighbour, three quarters of a unit go away from one, a quarter goes back, on both sides.
+    // A tie goes to the even neighbour, three quarters of a unit go away from one, a quarter goes back, on
+    // both sides.
     let nearest = one + half_unit == 1.0
         && one + half_unit * 1.5 == 1.0 + f32::EPSILON
         && one + half_unit * 0.5 == 1.0
@@ -57,8 +59,9 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn under_control_register(change: impl Fn(u32) -> u32) -> bool {
         let mut saved = 0u32;
-        // SAFETY: MXCSR is read, changed in its rounding, FTZ and DAZ bits alone, and restored; nothing between the
-        // two writes but the check itself, which is opaque to the optimiser through `black_box`, depends on it.
+        // SAFETY: MXCSR is read, changed in its rounding, FTZ and DAZ bits alone, and restored; nothing
+        // between the two writes but the check itself, which is opaque to the optimiser through `black_box`,
+        // depends on it.
         unsafe {
             std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut saved);
             let changed = change(saved);

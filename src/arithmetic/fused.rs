@@ -1,14 +1,14 @@
 //! `a * b + c` with one rounding, on every machine, without the platform's libm.
 //!
-//! With hardware FMA in the compile target it is one instruction. Otherwise the product is exact in binary64 (24 + 24
-//! bits ≤ 53, and no binary32 product leaves the binary64 range), and the sum is rounded to odd (Boldo and
-//! Melquiond, "Emulation of a FMA and correctly rounded sums", 2008): 53 ≥ 2 · 24 + 2 bits rounded to odd, then rounded
-//! to nearest binary32, is one correct rounding, subnormal results included.
+//! With hardware FMA in the compile target it is one instruction. Otherwise the product is exact in binary64
+//! (24 + 24 bits ≤ 53, and no binary32 product leaves the binary64 range), and the sum is rounded to odd
+//! (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008): 53 ≥ 2 · 24 + 2 bits rounded
+//! to odd, then rounded to nearest binary32, is one correct rounding, subnormal results included.
 
 /// `a * b + c` with one rounding, on every machine, without the platform's libm.
 ///
-/// Inside a function with `#[target_feature(enable = "fma")]` write `a.mul_add(b, c)`: this function looks only at
-/// the features of the whole crate. Both give the same bits.
+/// Inside a function with `#[target_feature(enable = "fma")]` write `a.mul_add(b, c)`: this function looks
+/// only at the features of the whole crate. Both give the same bits.
 #[inline(always)]
 pub fn fused_multiply_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
@@ -27,8 +27,9 @@ pub fn fused_multiply_add_by_rounding_to_odd(a: f32, b: f32, c: f32) -> f32 {
 
 /// The sum of two numbers rounded to odd: exact if representable, else the neighbour with an odd last bit.
 ///
-/// The sum must not overflow unless a term is infinite. Knuth's TwoSum gives the exact error of the rounded sum; if there is one
-/// and the last bit is even, the other neighbour is the odd one, and it lies on the side of the error.
+/// The sum must not overflow unless a term is infinite. Knuth's TwoSum gives the exact error of the rounded
+/// sum; if there is one and the last bit is even, the other neighbour is the odd one, and it lies on the side
+/// of the error.
 #[inline(always)]
 pub(crate) fn round_to_odd_sum(a: f64, b: f64) -> f64 {
     let sum = a + b;

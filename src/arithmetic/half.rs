@@ -1,8 +1,8 @@
 //! f16 and bf16 held in f32: one rounding to nearest, ties to even, subnormals kept, overflow to infinity.
 //!
-//! All of it is integer arithmetic and one exact-by-design f32 addition, without branches, so that the slice forms
-//! vectorise and give the same bits on every instruction set. A NaN stays a NaN: the sign and the leading payload bits are
-//! kept and the quiet bit is set, as IEEE 754 and F16C do it.
+//! All of it is integer arithmetic and one exact-by-design f32 addition, without branches, so that the slice
+//! forms vectorise and give the same bits on every instruction set. A NaN stays a NaN: the sign and the
+//! leading payload bits are kept and the quiet bit is set, as IEEE 754 and F16C do it.
 
 use super::Isa;
 use super::dispatch::dispatch;
@@ -38,7 +38,8 @@ pub fn round_f16(x: f32) -> f32 {
     let magnitude = bits & !SIGN;
     // Normal: round at bit 13 with integer arithmetic; a carry into the exponent is right as it is.
     let normal = magnitude.wrapping_add(0xfff + ((magnitude >> 13) & 1)) & !0x1fff;
-    // Subnormal: the unit of the last place of 0.5 is 2^-24, the least f16, so this addition rounds at the right place.
+    // Subnormal: the unit of the last place of 0.5 is 2^-24, the least f16, so this addition rounds at the
+    // right place.
     let subnormal = ((f32::from_bits(magnitude) + 0.5) - 0.5).to_bits();
     let nan = (magnitude | QUIET) & !0x1fff;
     let mut rounded = if magnitude < LEAST_NORMAL_F16 { subnormal } else { normal };
@@ -118,7 +119,8 @@ pub fn round_slice(isa: Isa, format: Format, values: &mut [f32]) {
     }
 }
 
-/// Writes the f16 bits of every value, rounded once. Both slices have the same length; the shorter one counts.
+/// Writes the f16 bits of every value, rounded once. Both slices have the same length; the shorter one
+/// counts.
 pub fn f32_to_f16_slice(isa: Isa, values: &[f32], bits: &mut [u16]) {
     dispatch!(isa, f32_to_f16_body, values: &[f32], bits: &mut [u16]);
 }
@@ -128,7 +130,8 @@ pub fn f16_to_f32_slice(isa: Isa, bits: &[u16], values: &mut [f32]) {
     dispatch!(isa, f16_to_f32_body, bits: &[u16], values: &mut [f32]);
 }
 
-/// Writes the bf16 bits of every value, rounded once. Both slices have the same length; the shorter one counts.
+/// Writes the bf16 bits of every value, rounded once. Both slices have the same length; the shorter one
+/// counts.
 pub fn f32_to_bf16_slice(isa: Isa, values: &[f32], bits: &mut [u16]) {
     dispatch!(isa, f32_to_bf16_body, values: &[f32], bits: &mut [u16]);
 }

@@ -1,8 +1,9 @@
-//! The portable arithmetic: every number that amp computes comes from IEEE `+ - * / sqrt fma` in a declared order.
+//! The portable arithmetic: every number that amp computes comes from IEEE `+ - * / sqrt fma` in a declared
+//! order.
 //!
-//! `functions` has correctly rounded `exp log tanh erf sin cos`; `half` the f16 and bf16 roundings; `philox` the
-//! counter-based random numbers; `isa` the instruction sets, which change speed and never a bit; `environment` the
-//! check that a thread's floating-point state is the one that IEEE 754 assumes.
+//! `functions` has correctly rounded `exp log tanh erf sin cos`; `half` the f16 and bf16 roundings; `philox`
+//! the counter-based random numbers; `isa` the instruction sets, which change speed and never a bit;
+//! `environment` the check that a thread's floating-point state is the one that IEEE 754 assumes.
 
 pub mod dispatch;
 pub mod environment;

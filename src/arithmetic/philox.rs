@@ -1,14 +1,15 @@
-//! Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
-//! 3", SC 2011).
+//! Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
+//! as 1, 2, 3", SC 2011).
 //!
-//! A number is a function of (seed, stream, step, element) and of nothing else, so neither resuming, sharding, threads nor the
-//! order of drawing can shift it. The counter is (block lo, block hi, step lo, step hi); word `e` of a step is word
-//! `e % 4` of block `e / 4`.
+//! A number is a function of (seed, stream, step, element) and of nothing else, so neither resuming,
+//! sharding, threads nor the order of drawing can shift it. The counter is (block lo, block hi, step lo, step
+//! hi); word `e` of a step is word `e % 4` of block `e / 4`.
 
 use super::dispatch::dispatch;
 use super::{Isa, functions};
 
-/// A named stream of random numbers: the number at (step, element) never depends on how many were drawn before.
+/// A named stream of random numbers: the number at (step, element) never depends on how many were drawn
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     key: [u32; 2],
@@ -19,6 +20,9 @@ const BLOCKS: usize = 16;
 /// Words in that many blocks.
 const WORDS: usize = 4 * BLOCKS;
 
+/// Pairs of normal numbers that are made at a time.
+const PAIRS: usize = 256;
+
 /// The multipliers of the round function and the Weyl increments of the key schedule, from the paper.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -27,9 +31,10 @@ const ROUNDS: usize = 10;
 impl Stream {
     /// The stream with this number under this seed.
     ///
-    /// The key is `mix(mix(seed + 0x9E3779B97F4A7C15) ^ stream)`, where `mix` is the finalizer of SplitMix64 (a bijection): under one
-    /// seed different streams have different keys, in one stream different seeds have different keys, and
-    /// two pairs that differ in both share a key only if the mixed seeds differ by exactly the xor of the stream numbers.
+    /// The key is `mix(mix(seed + 0x9E3779B97F4A7C15) ^ stream)`, where `mix` is the finalizer of SplitMix64
+    /// (a bijection): under one seed different streams have different keys, in one stream different seeds
+    /// have different keys, and two pairs that differ in both share a key only if the mixed seeds differ by
+    /// exactly the xor of the stream numbers.
     pub fn new(seed: u64, stream: u64) -> Self {
         let key = mix(mix(seed.wrapping_add(0x9E37_79B9_7F4A_7C15)) ^ stream);
         Self { key: [key as u32, (key >> 32) as u32] }
@@ -52,10 +57,11 @@ impl Stream {
 
     /// Standard normal, by Box–Muller on two words of one block, from own correctly rounded functions.
     ///
-    /// Elements 2p and 2p+1 share the words of the same indices. With v = (top 24 bits of the even word + 1) · 2^-24 in
-    /// (0, 1] and u = top 24 bits of the odd word · 2^-24, the radius is sqrt(-2 · log v), at most 5.77; the even element is radius ·
-    /// cos(2πu), the odd one radius · sin(2πu). Each operation is rounded in f32. The angle is reduced exactly before it is rounded: u = q/4 + f with |f| ≤ 1/8,
-    /// and sine and cosine are those of f · 2π, moved by q quarter turns.
+    /// Elements 2p and 2p+1 share the words of the same indices. With v = (top 24 bits of the even word + 1)
+    /// · 2^-24 in (0, 1] and u = top 24 bits of the odd word · 2^-24, the radius is sqrt(-2 · log v), at most
+    /// 5.77; the even element is radius · cos(2πu), the odd one radius · sin(2πu). Each operation is rounded
+    /// in f32. The angle is reduced exactly before it is rounded: u = q/4 + f with |f| ≤ 1/8, and sine and
+    /// cosine are those of f · 2π, moved by q quarter turns.
     pub fn normal(&self, step: u64, element: u64) -> f32 {
         let block = self.block(step, element / 4);
         let pair = if element & 2 == 0 { [block[0], block[1]] } else { [block[2], block[3]] };
@@ -65,14 +71,37 @@ impl Stream {
         radius * turned[(element & 1) as usize]
     }
 
+    /// `normal` of elements `first_element`, `first_element + 1`, … at `step`.
+    pub fn fill_normal(&self, step: u64, first_element: u64, values: &mut [f32]) {
+        self.fill_normal_on(Isa::detect(), step, first_element, values);
+    }
+
+    /// `fill_normal` on a named instruction set.
+    pub fn fill_normal_on(&self, isa: Isa, step: u64, first_element: u64, values: &mut [f32]) {
+        let skip = (first_element % 2) as usize;
+        let mut next_pair = first_element - skip as u64;
+        let (head, rest) = values.split_at_mut(values.len().min(skip));
+        for value in head {
+            *value = self.normal(step, first_element);
+            next_pair += 2;
+        }
+        for piece in rest.chunks_mut(2 * PAIRS) {
+            let mut words = [0; 2 * PAIRS];
+            let words = &mut words[..piece.len().next_multiple_of(2)];
+            self.fill_words_on(isa, step, next_pair, words);
+            next_pair += words.len() as u64;
+            fill_normals(isa, words, piece);
+        }
+    }
+
     /// A permutation of 0..length (Fisher–Yates with unbiased bounded draws) for this step.
     ///
-    /// For i = length - 1 down to 1: entry i is swapped with entry j, where j is drawn from 0..=i as in Lemire ("Fast random integer
-    /// generation in an interval", 2019): with n = i + 1, words 0, 1, 2, … of this step are taken in turn until (word · n) mod
-    /// 2^32 ≥ 2^32 mod n; then j = (word · n) div 2^32.
+    /// For i = length - 1 down to 1: entry i is swapped with entry j, where j is drawn from 0..=i as in
+    /// Lemire ("Fast random integer generation in an interval", 2019): with n = i + 1, words 0, 1, 2, … of
+    /// this step are taken in turn until (word · n) mod 2^32 ≥ 2^32 mod n; then j = (word · n) div 2^32.
     ///
-    /// # Panics
-    /// If `length` is beyond 2^32 - 1, the most that u32 indices can name; whoever reads a data set refuses that much.
+    /// # Panics If `length` is beyond 2^32 - 1, the most that u32 indices can name; whoever reads a data set
+    /// refuses that much.
     pub fn permutation(&self, step: u64, length: usize) -> Vec<u32> {
         let length = u32::try_from(length).expect("a permutation has at most 2^32 - 1 entries");
         let mut entries: Vec<u32> = (0..length).collect();
@@ -163,7 +192,8 @@ fn fill_uniform_body(stream: &Stream, step: u64, first_element: u64, values: &mu
     fill_by(stream, step, first_element, values, uniform_of);
 }
 
-/// Fills with a function of each word. The head up to a block border and the tail are cut out of whole groups.
+/// Fills with a function of each word. The head up to a block border and the tail are cut out of whole
+/// groups.
 #[inline(always)]
 fn fill_by<T>(
     stream: &Stream,
@@ -238,6 +268,27 @@ fn turn(quarter: u32, sine: f32, cosine: f32) -> [f32; 2] {
     }
 }
 
+/// The normals of pairs of words: the operations of `Stream::normal`, a slice at a time. The last value may
+/// be missing.
+fn fill_normals(isa: Isa, words: &[u32], values: &mut [f32]) {
+    let count = words.len() / 2;
+    let (mut radii, mut sines, mut quarters) = ([0.0; PAIRS], [0.0; PAIRS], [0; PAIRS]);
+    for (pair, words) in words.chunks_exact(2).enumerate() {
+        radii[pair] = radius_argument(words[0]);
+        (quarters[pair], sines[pair]) = angle_of(words[1]);
+    }
+    let mut cosines = sines;
+    functions::log_slice(isa, &mut radii[..count]);
+    functions::sin_slice(isa, &mut sines[..count]);
+    functions::cos_slice(isa, &mut cosines[..count]);
+    for (pair, values) in values.chunks_mut(2).enumerate() {
+        let radius = radius_of(radii[pair]);
+        for (value, turned) in values.iter_mut().zip(turn(quarters[pair], sines[pair], cosines[pair])) {
+            *value = radius * turned;
+        }
+    }
+}
+
 /// The words of one step in order.
 struct Words<'stream> {
     stream: &'stream Stream,
@@ -259,7 +310,8 @@ impl Words<'_> {
     /// Unbiased in 0..bound, for bound ≥ 1.
     fn below(&mut self, bound: u32) -> u32 {
         let (mut high, mut low) = multiply(self.word(), bound);
-        // 2^32 mod bound < bound, so a division is needed only for the few words whose low half is below the bound.
+        // 2^32 mod bound < bound, so a division is needed only for the few words whose low half is below the
+        // bound.
         if low < bound {
             let rejected_below = bound.wrapping_neg() % bound;
             while low < rejected_below {

@@ -1,8 +1,10 @@
-//! Double-double arithmetic: a number as an unevaluated sum of two binary64, some 104 bits, from `+ - *` alone.
+//! Double-double arithmetic: a number as an unevaluated sum of two binary64, some 104 bits, from `+ - *`
+//! alone.
 //!
-//! The algorithms and bounds are those of Joldes, Muller, Popescu: "Tight and rigorous error bounds for basic building blocks
-//! of double-word arithmetic", ACM TOMS 44, 2017. Products are made exact by Dekker's and Veltkamp's splitting, so no fused
-//! multiply-add is needed; that holds while no magnitude leaves 2^-480 .. 2^480.
+//! The algorithms and bounds are those of Joldes, Muller, Popescu: "Tight and rigorous error bounds for basic
+//! building blocks of double-word arithmetic", ACM TOMS 44, 2017. Products are made exact by Dekker's and
+//! Veltkamp's splitting, so no fused multiply-add is needed; that holds while no magnitude leaves 2^-480 ..
+//! 2^480.
 
 use crate::arithmetic::fused::round_to_odd_sum;
 

@@ -1,11 +1,14 @@
-//! Correctly rounded binary32 functions: each result is the f32 nearest to the exact value, ties to even, for every input.
+//! Correctly rounded binary32 functions: each result is the f32 nearest to the exact value, ties to even, for
+//! every input.
 //!
-//! Two steps. `fast` gives a binary64 value with a stated relative error bound from plain `+ - * /`, without branches or tables,
-//! so that loops over it vectorise. If both ends of its error interval round to the same f32, that is the result.
-//! Otherwise (about once in 2^16 inputs, and at NaN, poles and huge angles) `slow` evaluates in double-double arithmetic
-//! with some 95 bits, more than any f32 input needs. `benches/prove.rs` proves the results over all 2^32 inputs.
+//! Two steps. `fast` gives a binary64 value with a stated relative error bound from plain `+ - * /`, without
+//! branches or tables, so that loops over it vectorise. If both ends of its error interval round to the same
+//! f32, that is the result. Otherwise (about once in 2^16 inputs, and at NaN, poles and huge angles) `slow`
+//! evaluates in double-double arithmetic with some 95 bits, more than any f32 input needs. `benches/prove.rs`
+//! proves the results over all 2^32 inputs.
 //!
-//! Correct rounding makes the bits a matter of mathematics: no instruction set, compiler or chunk size can change them.
+//! Correct rounding makes the bits a matter of mathematics: no instruction set, compiler or chunk size can
+//! change them.
 
 mod constants;
 mod double_double;

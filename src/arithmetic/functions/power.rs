@@ -3,11 +3,13 @@
 use super::double_double::DoubleDouble;
 use super::slow;
 
-/// base^exponent by square and multiply in f64, from the lowest bit of the exponent: a fixed sequence of IEEE multiplications.
+/// base^exponent by square and multiply in f64, from the lowest bit of the exponent: a fixed sequence of IEEE
+/// multiplications.
 ///
-/// The relative error is at most γ = (n - 1) u / (1 - (n - 1) u) with n the exponent and u = 2^-53, as long as nothing
-/// overflows or becomes subnormal: the result is a tree of multiplications with n leaves, so it is base^n times
-/// n - 1 factors (1 + δ), |δ| ≤ u (Higham, "Accuracy and stability of numerical algorithms", lemma 3.1).
+/// The relative error is at most γ = (n - 1) u / (1 - (n - 1) u) with n the exponent and u = 2^-53, as long
+/// as nothing overflows or becomes subnormal: the result is a tree of multiplications with n leaves, so it is
+/// base^n times n - 1 factors (1 + δ), |δ| ≤ u (Higham, "Accuracy and stability of numerical algorithms",
+/// lemma 3.1).
 pub fn power(base: f64, exponent: u64) -> f64 {
     let mut result = 1.0;
     let mut square = base;
@@ -26,9 +28,10 @@ pub fn power(base: f64, exponent: u64) -> f64 {
 
 /// x^y with an error below 0.5 + 2^-60 units in the last place; special cases as `pow` of IEEE 754-2019.
 ///
-/// It is e^(y log x) in double-double arithmetic, rounded once: the logarithm has a relative error below 2^-95 and |y log x| < 256
-/// wherever the result is finite and not 0, so the exponential's relative error is below 2^-86. Only a result that lies within that of a tie
-/// (an exact tie, as for some squares, among them) may be rounded to the other neighbour.
+/// It is e^(y log x) in double-double arithmetic, rounded once: the logarithm has a relative error below
+/// 2^-95 and |y log x| < 256 wherever the result is finite and not 0, so the exponential's relative error is
+/// below 2^-86. Only a result that lies within that of a tie (an exact tie, as for some squares, among them)
+/// may be rounded to the other neighbour.
 pub fn pow(x: f32, y: f32) -> f32 {
     if y == 0.0 || x == 1.0 {
         return 1.0;

@@ -1,5 +1,5 @@
-//! The functions over slices: the fast path vectorised, the rare open lanes redone one at a time. Exactly the bits of the
-//! single-value functions, on every instruction set and for every length.
+//! The functions over slices: the fast path vectorised, the rare open lanes redone one at a time. Exactly the
+//! bits of the single-value functions, on every instruction set and for every length.
 
 use super::fast;
 use crate::arithmetic::Isa;
@@ -8,7 +8,8 @@ use crate::arithmetic::dispatch::dispatch;
 /// Elements that are done at a time.
 const CHUNK: usize = 64;
 
-/// Replaces each element by the function's value: `quick` for a chunk at a time, `exact` for the lanes that it leaves open.
+/// Replaces each element by the function's value: `quick` for a chunk at a time, `exact` for the lanes that
+/// it leaves open.
 #[inline(always)]
 fn map(values: &mut [f32], quick: impl Fn(f32) -> f64 + Copy, exact: fn(f32) -> f32) {
     let mut chunks = values.chunks_exact_mut(CHUNK);
@@ -86,7 +87,8 @@ slice_function! {
     cos_slice, cos_body, cos
 }
 
-/// 1 / (1 + exp(-x)) of every element in place: the exponential, the sum and the quotient are each rounded in f32.
+/// 1 / (1 + exp(-x)) of every element in place: the exponential, the sum and the quotient are each rounded in
+/// f32.
 pub fn sigmoid_slice(isa: Isa, values: &mut [f32]) {
     dispatch!(isa, sigmoid_body, values: &mut [f32]);
 }

@@ -1,6 +1,8 @@
-//! The functions in double-double arithmetic, relative error below 2^-95, for the inputs that `fast` leaves open.
+//! The functions in double-double arithmetic, relative error below 2^-95, for the inputs that `fast` leaves
+//! open.
 //!
-//! The proof run shows that no f32 input (but the exact ones, which are handled by name) comes closer than 2^-62 to a rounding border.
+//! The proof run shows that no f32 input (but the exact ones, which are handled by name) comes closer than
+//! 2^-62 to a rounding border.
 
 use super::constants::{HALF_PI, INVERSE_FACTORIALS, LN_2_PARTS, LOG2_E, TWO_OVER_PI_BITS, TWO_OVER_SQRT_PI};
 use super::double_double::{DoubleDouble, series};
@@ -57,7 +59,8 @@ pub fn exp(x: f32) -> f32 {
     }
 }
 
-/// log x for positive finite x, with small relative error: k ln 2 + 2 atanh(s), s = (m - 1) / (m + 1), by the series Σ s^(2n + 1) / (2n + 1).
+/// log x for positive finite x, with small relative error: k ln 2 + 2 atanh(s), s = (m - 1) / (m + 1), by the
+/// series Σ s^(2n + 1) / (2n + 1).
 pub fn logarithm(x: f64) -> DoubleDouble {
     let bits = x.to_bits();
     let biased =
@@ -93,7 +96,7 @@ pub fn log(x: f32) -> f32 {
     }
 }
 
-/// Hyperbolic tangent, correctly rounded: tanh |x| = u / (u + 2), u = e^2|x| - 1.
+/// Hyperbolic tangent, correctly rounded.
 pub fn tanh(x: f32) -> f32 {
     if x.is_nan() {
         return x + x;
@@ -101,11 +104,16 @@ pub fn tanh(x: f32) -> f32 {
     if x == 0.0 || x.abs() > 10.0 {
         return if x == 0.0 { x } else { 1.0f32.copysign(x) };
     }
-    let numerator = exponential_minus_one(DoubleDouble::from(2.0 * f64::from(x.abs())));
-    numerator.divide(numerator.add(DoubleDouble::from(2.0))).round().copysign(x)
+    hyperbolic_tangent(f64::from(x.abs())).round().copysign(x)
 }
 
-/// Error function, correctly rounded: erf x = 2 / sqrt π · e^(-x²) · Σ 2^n x^(2n + 1) / (1 · 3 ⋯ (2n + 1)), all terms of one sign.
+/// tanh x = u / (u + 2), u = e^2x - 1, for 0 < x ≤ 10.
+pub fn hyperbolic_tangent(x: f64) -> DoubleDouble {
+    let numerator = exponential_minus_one(DoubleDouble::from(2.0 * x));
+    numerator.divide(numerator.add(DoubleDouble::from(2.0)))
+}
+
+/// Error function, correctly rounded.
 pub fn erf(x: f32) -> f32 {
     if x.is_nan() {
         return x + x;
@@ -113,10 +121,15 @@ pub fn erf(x: f32) -> f32 {
     if x == 0.0 || x.abs() > 4.0 {
         return if x == 0.0 { x } else { 1.0f32.copysign(x) };
     }
-    let magnitude = f64::from(x.abs());
+    error_function(f64::from(x.abs())).round().copysign(x)
+}
+
+/// erf x = 2 / sqrt π · e^(-x²) · Σ 2^n x^(2n + 1) / (1 · 3 ⋯ (2n + 1)), all terms positive, for an f32 x with
+/// 0 < x ≤ 4.
+pub fn error_function(x: f64) -> DoubleDouble {
     // Exact: an f32 has 24 bits.
-    let square = magnitude * magnitude;
-    let mut term = DoubleDouble::from(magnitude);
+    let square = x * x;
+    let mut term = DoubleDouble::from(x);
     let mut sum = term;
     let mut divisor = 3.0;
     // The terms fall at least by half once the divisor is beyond 4 x², so the rest is below the last term.
@@ -126,7 +139,7 @@ pub fn erf(x: f32) -> f32 {
         divisor += 2.0;
     }
     let factor = exponential(DoubleDouble::from(-square)).multiply(DoubleDouble::new(TWO_OVER_SQRT_PI));
-    sum.multiply(factor).round().copysign(x)
+    sum.multiply(factor)
 }
 
 /// |x| = q π/2 + r for finite x: q modulo 4 and r, |r| ≤ π/4.
@@ -135,9 +148,10 @@ fn reduce(x: f32) -> (u32, DoubleDouble) {
     if magnitude < 0.75 {
         return (0, DoubleDouble::from(f64::from(magnitude)));
     }
-    // |x| = m · 2^e with a 24-bit m (Payne and Hanek, 1983). Bits of 2/π that only add multiples of 4 to the product are left out: the window of
-    // 192 bits starts where m · 2^e · bit first matters, so the product modulo 2^192 is the angle in quarter turns modulo 4, in units of
-    // 2^-190; the bits behind the window add less than 2^-166.
+    // |x| = m · 2^e with a 24-bit m (Payne and Hanek, 1983). Bits of 2/π that only add multiples of 4 to the
+    // product are left out: the window of 192 bits starts where m · 2^e · bit first matters, so the product
+    // modulo 2^192 is the angle in quarter turns modulo 4, in units of 2^-190; the bits behind the window add
+    // less than 2^-166.
     let bits = magnitude.to_bits();
     let m = u64::from(bits & 0x007f_ffff | 0x0080_0000);
     let e = (bits >> 23) as i32 - 150;
@@ -170,6 +184,13 @@ fn sine_of(quarters: u32, r: DoubleDouble) -> DoubleDouble {
     }
     let value = if odd == 0 { sum.multiply(r) } else { sum };
     if quarters & 2 == 0 { value } else { value.negate() }
+}
+
+/// Sine of x > 0 after `quarters` more quarter turns.
+#[cfg(test)]
+pub fn sine_after(quarters: u32, x: f32) -> DoubleDouble {
+    let (turned, r) = reduce(x);
+    sine_of(quarters + turned, r)
 }
 
 /// The same rounded, in binary64 if that decides it: huge angles come here only for their reduction.

@@ -1,8 +1,10 @@
-//! The conversions against the definition: the value table of the format, read off the standard, and exact comparisons.
+//! The conversions against the definition: the value table of the format, read off the standard, and exact
+//! comparisons.
 
 use super::*;
 
-/// Value of f16 bits by the formula of IEEE 754: (-1)^s · 2^(e-15) · (1 + t/1024), or (-1)^s · 2^-14 · t/1024.
+/// Value of f16 bits by the formula of IEEE 754: (-1)^s · 2^(e-15) · (1 + t/1024), or (-1)^s · 2^-14 ·
+/// t/1024.
 fn f16_by_formula(bits: u16) -> f64 {
     let (sign, exponent, fraction) = (bits >> 15, i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let two_to = |power: i32| f64::from_bits(((power + 1023) as u64) << 52);
@@ -15,8 +17,8 @@ fn f16_by_formula(bits: u16) -> f64 {
     if sign == 1 { -magnitude } else { magnitude }
 }
 
-/// The nearest of a sorted table of non-negative values (indexed by bits) by exact comparison, ties to even bits;
-/// `overflow` is where infinity begins.
+/// The nearest of a sorted table of non-negative values (indexed by bits) by exact comparison, ties to even
+/// bits; `overflow` is where infinity begins.
 fn nearest(table: &[f64], overflow: f64, magnitude: f64) -> u16 {
     if magnitude >= overflow {
         return table.len() as u16;
