@@ -148,12 +148,12 @@ pub fn channels_last_matters(shape: &[usize]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{ALIGNMENT, Arena, Lifetime, channels_last_matters, evaluation_arena, training_arena};
     use crate::graph::{Role, Value, samples};
 
     /// No two values that live at the same time share an element, unless one is a view of the other.
-    fn assert_disjoint(name: &str, values: &[Value], arena: &Arena) {
+    pub(crate) fn assert_disjoint(name: &str, values: &[Value], arena: &Arena) {
         let root = |index: usize| arena.alias_of[index].map_or(index, |id| id.index());
         let placed: Vec<(usize, usize, usize, Lifetime)> = (0..values.len())
             .filter_map(|index| {
