@@ -18,28 +18,43 @@ pub enum Isa {
 impl Isa {
     /// The best one that this machine has.
     pub fn detect() -> Self {
-        Self::available().last().copied().unwrap_or(Self::Scalar)
+        [Self::Avx512, Self::Avx2, Self::Neon]
+            .into_iter()
+            .find(|isa| isa.is_available())
+            .unwrap_or(Self::Scalar)
     }
 
     /// All that this machine has, slowest first.
     pub fn available() -> Vec<Self> {
-        let mut found = vec![Self::Scalar];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-                found.push(Self::Avx2);
-                if is_x86_feature_detected!("avx512f")
+        [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon]
+            .into_iter()
+            .filter(|isa| isa.is_available())
+            .collect()
+    }
+
+    /// Whether this machine has it. Cheap: the processor is asked once per process.
+    #[inline]
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
-                {
-                    found.push(Self::Avx512);
-                }
             }
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => true,
+            _ => false,
         }
-        #[cfg(target_arch = "aarch64")]
-        found.push(Self::Neon);
-        found
     }
 }
 

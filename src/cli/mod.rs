@@ -1,1 +1,97 @@
-//! (written in its own commit)
+//! The command line: arguments in, calls to the stages, text out. No stage hides here.
+
+mod args;
+mod bench;
+mod check;
+mod completions;
+mod diff;
+mod env;
+mod exit;
+mod explain;
+mod failure;
+mod fmt;
+mod graph;
+mod init;
+mod lock;
+mod pipeline;
+mod progress;
+mod run;
+mod store;
+mod ui;
+mod verify;
+
+pub use exit::Exit;
+
+use args::{Arguments, Command};
+use clap::Parser as _;
+use failure::Failure;
+use ui::Ui;
+
+/// Runs the command that the process was started with; returns its exit code.
+pub fn main() -> u8 {
+    std::panic::set_hook(Box::new(report_bug));
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let usage = error.use_stderr();
+            let _ = error.print();
+            return if usage { Exit::Usage } else { Exit::Done }.code();
+        }
+    };
+    let ui = Ui::new(&arguments.voice);
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| dispatch(arguments.command, &ui)));
+    match answer {
+        Ok(Ok(exit)) => exit.code(),
+        Ok(Err(failure)) => failure.show(&ui).code(),
+        Err(_) => Exit::Bug.code(),
+    }
+}
+
+fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
+    match with_manifest_path(command) {
+        Command::Run(arguments) => run::run(&arguments, ui),
+        Command::Lock(arguments) => lock::run(&arguments, ui),
+        Command::Check(arguments) => check::run(&arguments, ui),
+        Command::Graph(arguments) => graph::run(&arguments, ui),
+        Command::Diff(arguments) => diff::run(&arguments, ui),
+        Command::Verify(arguments) => verify::run(&arguments, ui),
+        Command::Env(arguments) => env::run(&arguments, ui),
+        Command::Explain(arguments) => explain::run(&arguments, ui),
+        Command::Fmt(arguments) => fmt::run(&arguments, ui),
+        Command::Init(arguments) => init::run(&arguments, ui),
+        Command::Bench(arguments) => bench::run(&arguments, ui),
+        Command::Store(arguments) => store::run(&arguments, ui),
+        Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
+    }
+}
+
+/// Where a manifest is named, its folder will do.
+fn with_manifest_path(mut command: Command) -> Command {
+    let manifest = match &mut command {
+        Command::Run(arguments) => &mut arguments.manifest,
+        Command::Lock(arguments) => &mut arguments.manifest,
+        Command::Check(arguments) => &mut arguments.manifest,
+        Command::Graph(arguments) => &mut arguments.manifest,
+        Command::Bench(arguments) => &mut arguments.manifest,
+        _ => return command,
+    };
+    *manifest = pipeline::manifest_path(manifest);
+    command
+}
+
+/// Says that a panic is amp's fault, with the place, and what to do.
+fn report_bug(panic: &std::panic::PanicHookInfo<'_>) {
+    let text = panic
+        .payload()
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.payload().downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned());
+    let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
+    use std::io::Write as _;
+    let _ = writeln!(
+        std::io::stderr(),
+        "bug in amp {}: {text}{place}\n\nNothing was lost: files are written whole or not at all. Please report this text and the manifest.",
+        env!("CARGO_PKG_VERSION")
+    );
+}

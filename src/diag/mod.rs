@@ -8,7 +8,7 @@ mod render;
 mod source_map;
 mod suggest;
 
-pub use code::{CATALOGUE, Code, CodePage};
+pub use code::{CATALOGUE, Code, CodePage, codes};
 pub use render::{render_text, to_json};
 pub use source_map::{FileId, SourceFile, SourceMap, Span};
 pub use suggest::nearest;

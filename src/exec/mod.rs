@@ -1,4 +1,14 @@
-//! Running the step graph.
+//! Running the step graph: the only room that names Candle.
+//!
+//! `session` goes through a run and reports events; `cpu` holds the engine and its kernels; `reference` the plain
+//! implementation of every op, which reads like its definition and which the kernels are tested against.
 
+pub mod checkpoint;
+pub mod clock;
 pub mod cpu;
+pub mod evaluate;
+pub mod fault;
+pub mod initialise;
 pub mod reference;
+pub mod schedule;
+pub mod session;

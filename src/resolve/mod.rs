@@ -1,1 +1,93 @@
-//! (written in its own commit)
+//! Manifest to [`Plan`]: names resolved, defaults filled in, modules expanded, every value with its origin.
+//!
+//! `rule` says what a node may hold, `check` compares, `manifest`, `layers` and `primitives` are the tables, `module` reads
+//! modules, `expression` computes, `expand` turns bodies into layers. All independent faults are reported at once; a plan
+//! comes back only when there was no error. Nothing here touches the disk but through [`World`].
+
+mod check;
+mod cross;
+mod data;
+mod expand;
+mod expression;
+mod layers;
+mod lower;
+mod manifest;
+mod module;
+mod primitives;
+mod rule;
+
+pub use module::ModuleKind;
+pub use primitives::OP_KINDS;
+pub use rule::{Kind, Presence, Range, Rule};
+
+use crate::diag::{Diagnostic, Severity, Sink, SourceMap, Span, codes};
+use crate::plan::Plan;
+use crate::world::{Memory, World};
+use crate::{stdlib, syntax};
+use camino::Utf8Path;
+
+/// The edition of the language that this amp reads.
+pub const EDITION: u32 = 1;
+
+/// Reads a manifest from the world and resolves it. The path is shown in messages as it is given.
+pub fn resolve(path: &Utf8Path, world: &dyn World, sources: &mut SourceMap) -> (Option<Plan>, Vec<Diagnostic>) {
+    let unreadable = |message: String, help: &str| {
+        (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)])
+    };
+    match world.read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => resolve_text(path, &text, world, sources),
+        Ok(Err(fault)) => {
+            let at = fault.utf8_error().valid_up_to();
+            unreadable(
+                format!("the manifest `{path}` is not UTF-8 text: byte {at} is no part of a character"),
+                "save the file as UTF-8",
+            )
+        }
+        Err(fault) => unreadable(
+            format!("the manifest `{path}` cannot be read: {}", module::reason(&fault)),
+            "`amp init` writes a manifest to begin with",
+        ),
+    }
+}
+
+/// Resolves a manifest's text; modules are looked for beside `path`.
+pub fn resolve_text(
+    path: &Utf8Path,
+    text: &str,
+    world: &dyn World,
+    sources: &mut SourceMap,
+) -> (Option<Plan>, Vec<Diagnostic>) {
+    let file = sources.add(path.as_str(), text);
+    let (tree, faults) = syntax::parse(file, text);
+    let mut sink = Sink { diagnostics: faults };
+    if !tree.complete {
+        return (None, sink.diagnostics);
+    }
+    let root = path.parent().unwrap_or(Utf8Path::new(""));
+    let plan = lower::manifest(&tree, root, world, sources, &mut sink);
+    // Warnings last, and of the errors those of the manifest's top first.
+    sink.diagnostics.sort_by_key(|diagnostic| {
+        let place = diagnostic.labels.iter().map(|label| label.span).find(|span| span.file == file);
+        (diagnostic.severity == Severity::Warning, place.map_or(0, |span| span.start))
+    });
+    let plan = plan.filter(|_| !sink.has_errors());
+    (plan, sink.diagnostics)
+}
+
+/// Reads the whole library, for its documentation; faults go to the sink.
+pub(crate) fn library(sources: &mut SourceMap, sink: &mut Sink, span: Span) -> Vec<stdlib::Entry> {
+    let world = Memory::default();
+    let mut modules = module::Modules::new(Utf8Path::new(""), &world, sources);
+    let mut entries = Vec::new();
+    for (name, _) in stdlib::SOURCES {
+        let kind = ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
+        let Some(kind) = kind else { continue };
+        if let Some(module) = modules.load(name, kind, None, span, sink) {
+            entries.push(stdlib::Entry { name, kind, doc: module.doc.clone(), parameters: module.parameters.clone() });
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests;

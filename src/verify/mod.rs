@@ -1,1 +1,22 @@
-//! (written in its own commit)
+//! Is this run the run that was recorded? Pure comparison; running again is the caller's.
+//!
+//! **Invariant: no vacuous success.** A comparison that compared nothing, or that could not compare all that was expected, is
+//! inconclusive and never the same.
+
+pub mod recorded;
+pub mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+pub use recorded::Recorded;
+pub use verdict::{Against, Answer, Difference, MOST_DIFFERENCES, Verdict, compare};
+
+use crate::diag::Code;
+
+/// The run differs from what was recorded.
+pub const DIFFERS: Code = Code(801);
+/// Two runs of one lock on one machine differ.
+pub const NOT_DETERMINISTIC: Code = Code(802);
+/// There was nothing to compare, or not all of it.
+pub const INCONCLUSIVE: Code = Code(803);

@@ -47,4 +47,44 @@ impl Threads {
             });
         });
     }
+
+    /// Calls `work` for each of `0..count`, in parallel; a worker that is done takes what another has not begun.
+    pub fn tasks(&self, count: usize, work: impl Fn(usize) + Sync) {
+        if count <= 1 || self.count == 1 {
+            return (0..count).for_each(work);
+        }
+        self.pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(&work));
+    }
+}
+
+/// A slice that several workers write at once, each its own elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    start: *mut f32,
+}
+
+// SAFETY: the pointer is only used through `slice` and `at`, whose callers keep to elements of their own.
+unsafe impl Send for Output {}
+// SAFETY: as above.
+unsafe impl Sync for Output {}
+
+impl Output {
+    /// Of all of `values`, which must outlive the work.
+    pub(crate) fn new(values: &mut [f32]) -> Self {
+        Self { start: values.as_mut_ptr() }
+    }
+
+    /// The place of an element.
+    pub(crate) fn at(self, index: usize) -> *mut f32 {
+        self.start.wrapping_add(index)
+    }
+
+    /// Some elements.
+    ///
+    /// # Safety
+    /// They are inside of the slice, and nothing else refers to them while the result lives.
+    pub(crate) unsafe fn slice<'a>(self, first: usize, length: usize) -> &'a mut [f32] {
+        // SAFETY: as the caller vouches.
+        unsafe { std::slice::from_raw_parts_mut(self.at(first), length) }
+    }
 }

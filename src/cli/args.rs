@@ -1,0 +1,329 @@
+//! Arguments, as clap reads them.
+
+use camino::Utf8PathBuf;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Compile, lock, run and verify training runs, bit for bit
+#[derive(Debug, Parser)]
+#[command(name = "amp", version, max_term_width = 100, after_help = super::exit::TABLE)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How to speak.
+    #[command(flatten)]
+    pub voice: Voice,
+}
+
+/// How to speak; never what to compute.
+#[derive(Args, Clone, Debug)]
+pub struct Voice {
+    /// Print one versioned JSON document on standard output instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN")]
+    pub color: When,
+    /// Say less on standard error
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Never draw progress bars
+    #[arg(long, global = true)]
+    pub no_progress: bool,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train exactly what the manifest says: lock if needed, check the machine, leave a record
+    Run(RunArguments),
+    /// Resolve the manifest into its lock
+    Lock(LockArguments),
+    /// Report all faults of a manifest, and do nothing else
+    Check(CheckArguments),
+    /// Print a stage of the compiler
+    Graph(GraphArguments),
+    /// Say what changed between two locks or two records, and whether it can change a bit
+    Diff(DiffArguments),
+    /// Run again in a fresh process and compare every digest
+    Verify(VerifyArguments),
+    /// Say what this machine is
+    Env(EnvArguments),
+    /// Explain a code such as AMP0203
+    Explain(ExplainArguments),
+    /// Print manifests in canonical form
+    Fmt(FmtArguments),
+    /// Write a manifest that runs
+    Init(InitArguments),
+    /// Measure the training step of a manifest
+    Bench(BenchArguments),
+    /// List, check and clean the store
+    Store(StoreArguments),
+    /// Print shell completions
+    Completions(CompletionsArguments),
+}
+
+/// Where the lock and the store are.
+#[derive(Args, Clone, Debug)]
+pub struct Places {
+    /// Lock file [default: manifest.lock beside the manifest]
+    #[arg(long, value_name = "PATH")]
+    pub lockfile: Option<Utf8PathBuf>,
+    /// Store folder [default: .amp beside the manifest]
+    #[arg(long, value_name = "PATH", env = "AMP_STORE")]
+    pub store: Option<Utf8PathBuf>,
+}
+
+/// How to use the machine; changes speed and never a bit.
+#[derive(Args, Clone, Debug)]
+pub struct Machine {
+    /// Worker threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Force an instruction set that this machine has: scalar, avx2, avx512, neon
+    #[arg(long, value_name = "NAME")]
+    pub isa: Option<String>,
+}
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    /// Manifest, or the folder that it is in
+    #[arg(default_value = "manifest.kdl")]
+    pub manifest: Utf8PathBuf,
+    /// Refuse a missing or stale lock instead of writing it
+    #[arg(long)]
+    pub locked: bool,
+    /// Refuse whatever needs the network
+    #[arg(long)]
+    pub offline: bool,
+    /// Both --locked and --offline
+    #[arg(long)]
+    pub frozen: bool,
+    /// Store the result digests in the lock's platform node
+    #[arg(long)]
+    pub record: bool,
+    /// Prepare the data anew instead of taking it from the store
+    #[arg(long)]
+    pub rebuild: bool,
+    /// Device to train on
+    #[arg(long, default_value = "cpu", value_name = "NAME")]
+    pub device: String,
+    /// Lock and store.
+    #[command(flatten)]
+    pub places: Places,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Arguments of `lock`.
+#[derive(Args, Debug)]
+pub struct LockArguments {
+    /// Manifest, or the folder that it is in
+    #[arg(default_value = "manifest.kdl")]
+    pub manifest: Utf8PathBuf,
+    /// Answer whether the lock is up to date; write nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "update"])]
+    pub check: bool,
+    /// Say what would change; write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Update one node alone, such as `optimizer` or `data.source`
+    #[arg(long, value_name = "NODE")]
+    pub update: Option<String>,
+    /// Lock and store.
+    #[command(flatten)]
+    pub places: Places,
+}
+
+/// Arguments of `check`.
+#[derive(Args, Debug)]
+pub struct CheckArguments {
+    /// Manifest, or the folder that it is in
+    #[arg(default_value = "manifest.kdl")]
+    pub manifest: Utf8PathBuf,
+    /// Form of the answer
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
+    pub message_format: MessageFormat,
+}
+
+/// Form of diagnostics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MessageFormat {
+    /// For a person.
+    Human,
+    /// One JSON document.
+    Json,
+    /// Annotations of a GitHub workflow.
+    Github,
+}
+
+/// Arguments of `graph`.
+#[derive(Args, Debug)]
+pub struct GraphArguments {
+    /// Manifest, or the folder that it is in
+    #[arg(default_value = "manifest.kdl")]
+    pub manifest: Utf8PathBuf,
+    /// Stage to print
+    #[arg(long, value_enum, default_value_t = Stage::Precision, value_name = "STAGE")]
+    pub stage: Stage,
+    /// Say which rule decided the precision of the layers that match this path
+    #[arg(long, value_name = "LAYER")]
+    pub why: Option<String>,
+    /// Lock and store.
+    #[command(flatten)]
+    pub places: Places,
+}
+
+/// A stage of the compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// Every value with its origin.
+    Plan,
+    /// The typed op graph.
+    Graph,
+    /// The graph with casts.
+    Precision,
+    /// The whole training step.
+    Step,
+}
+
+/// Arguments of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArguments {
+    /// Lock, record or folder of a run
+    pub old: Utf8PathBuf,
+    /// Lock, record or folder of a run
+    pub new: Utf8PathBuf,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Exit with 1 when they differ
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// Arguments of `verify`.
+#[derive(Args, Debug)]
+pub struct VerifyArguments {
+    /// Lock with recorded results, or a record or folder of a run
+    #[arg(default_value = "manifest.lock")]
+    pub target: Utf8PathBuf,
+    /// Store folder for the repeated run [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    pub store: Option<Utf8PathBuf>,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Arguments of `env`.
+#[derive(Args, Debug)]
+pub struct EnvArguments {
+    /// Check this machine against a lock's manifest
+    #[arg(long, value_name = "LOCK")]
+    pub check: Option<Utf8PathBuf>,
+}
+
+/// Arguments of `explain`.
+#[derive(Args, Debug)]
+pub struct ExplainArguments {
+    /// Code, such as AMP0203
+    #[arg(required_unless_present = "all")]
+    pub code: Option<String>,
+    /// List every code
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Arguments of `fmt`.
+#[derive(Args, Debug)]
+pub struct FmtArguments {
+    /// Files to format
+    #[arg(default_value = "manifest.kdl")]
+    pub files: Vec<Utf8PathBuf>,
+    /// Answer whether they are formatted; write nothing
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Arguments of `init`.
+#[derive(Args, Debug)]
+pub struct InitArguments {
+    /// Folder to write into
+    #[arg(default_value = ".")]
+    pub folder: Utf8PathBuf,
+    /// Kind of model
+    #[arg(long, default_value = "mlp", value_parser = ["mlp", "cnn"])]
+    pub kind: String,
+}
+
+/// Arguments of `bench`.
+#[derive(Args, Debug)]
+pub struct BenchArguments {
+    /// Manifest, or the folder that it is in
+    #[arg(default_value = "manifest.kdl")]
+    pub manifest: Utf8PathBuf,
+    /// Timed blocks; the median is reported
+    #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub blocks: u16,
+    /// Lock and store.
+    #[command(flatten)]
+    pub places: Places,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Arguments of `store`.
+#[derive(Args, Debug)]
+pub struct StoreArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: StoreCommand,
+}
+
+/// What to do with the store.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// List what is there
+    Ls(StorePlace),
+    /// Recompute every digest
+    Verify(StorePlace),
+    /// Remove prepared data and leftovers, which are made again when needed; runs stay
+    Gc {
+        /// Where.
+        #[command(flatten)]
+        place: StorePlace,
+        /// Say what would go; remove nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// Where the store is.
+#[derive(Args, Clone, Debug)]
+pub struct StorePlace {
+    /// Store folder
+    #[arg(long, value_name = "PATH", env = "AMP_STORE", default_value = ".amp")]
+    pub store: Utf8PathBuf,
+}
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArguments {
+    /// Shell
+    pub shell: clap_complete::Shell,
+}

@@ -1,0 +1,87 @@
+//! `amp bench`: how long the training step of a manifest takes, as a median of blocks.
+
+use super::args::BenchArguments;
+use super::pipeline;
+use super::{Exit, Failure, Ui};
+use crate::data::Batches;
+use crate::exec::clock::Stopwatch;
+use crate::exec::cpu::engine::{Batch, Engine};
+use crate::exec::session::gather;
+use crate::plan::Scaler;
+use serde_json::json;
+
+/// Least seconds of a block.
+const BLOCK: f64 = 0.5;
+
+/// Runs the command: a few steps to warm up, then blocks of equally many steps.
+pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
+    let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
+    let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    let plan = &ready.resolved.plan;
+    let (threads, isa) = pipeline::machine(&arguments.machine)?;
+    let count = threads.count();
+    let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);
+    if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = &plan.scaler {
+        engine.set_scale(*scale);
+    }
+    let batches = micro_batches(&ready)?;
+    let rate = plan.optimizer.learning_rate();
+    let mut number = 0;
+    let mut steps = |engine: &mut Engine, count: u64| {
+        let watch = Stopwatch::start();
+        for _ in 0..count {
+            engine.step(0, &batches, number, rate);
+            engine.fingerprint();
+            number += 1;
+        }
+        watch.seconds()
+    };
+    steps(&mut engine, 5);
+    let once = steps(&mut engine, 5) / 5.0;
+    let per_block = ((BLOCK / once.max(1e-9)) as u64).clamp(3, 1_000_000);
+    let mut times: Vec<f64> =
+        (0..arguments.blocks).map(|_| steps(&mut engine, per_block) / per_block as f64).collect();
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2];
+    let examples = (plan.data.batch * batches.len()) as f64;
+    if ui.json {
+        ui.document(&json!({
+            "schema": "amp.bench/1",
+            "run": plan.run.name,
+            "isa": isa.to_string(),
+            "threads": count,
+            "steps_per_block": per_block,
+            "blocks": times.len(),
+            "milliseconds": { "median": median * 1e3, "minimum": times[0] * 1e3, "maximum": times[times.len() - 1] * 1e3 },
+            "steps_per_second": 1.0 / median,
+            "examples_per_second": examples / median,
+        }));
+    } else {
+        ui.data(&format!(
+            "{}: {:.3} ms a step (median of {}; {:.3} to {:.3}), {:.1} steps/s, {:.0} examples/s ({isa}, {count} threads)",
+            plan.run.name,
+            median * 1e3,
+            times.len(),
+            times[0] * 1e3,
+            times[times.len() - 1] * 1e3,
+            1.0 / median,
+            examples / median,
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// The micro-batches of the first step, which every timed step repeats.
+fn micro_batches(ready: &pipeline::Ready) -> Result<Vec<Batch>, Failure> {
+    let plan = &ready.resolved.plan;
+    let split = ready.prepared.split("train").ok_or_else(|| Failure::new(Exit::Usage, "there is no training split"))?;
+    let batches = Batches::new(split.length, plan.data.batch, plan.data.shuffle, plan.run.seed, plan.data.last)
+        .map_err(crate::exec::fault::ExecFault::from)?;
+    let order = batches.epoch(0);
+    let batches: Vec<Batch> =
+        (0..plan.train.accumulate.max(1) as usize).map(|micro| gather(&split, &order.batch(micro))).collect();
+    if batches.iter().any(|batch| batch.features.len() != plan.data.batch * split.width()) {
+        return Err(Failure::new(Exit::Usage, "the training split has fewer examples than one step takes"));
+    }
+    Ok(batches)
+}

@@ -1,0 +1,346 @@
+//! `amp run`: lock if needed, check the machine, train, check the data again, leave a record.
+
+use super::args::RunArguments;
+use super::lock::{stale_text, with_platforms};
+use super::pipeline::{self, Ready};
+use super::progress::Progress;
+use super::{Exit, Failure, Ui};
+use crate::digest::Digest;
+use crate::exec::checkpoint;
+use crate::exec::clock::{Stopwatch, unix_seconds};
+use crate::exec::cpu::engine::Engine;
+use crate::exec::fault::ExecFault;
+use crate::exec::session::{self, Ending, Length, Observer};
+use crate::lock::{self, Lock, Platform, RecordedEvaluation, RecordedResult};
+use crate::plan::Guarantee;
+use crate::probe::Environment;
+use crate::record::{Checkpoint, Event, Finished, Recorder, Started, StopReason, Stopped, Unhashed};
+use crate::store::{Appender, RunFolder, write_file};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The name of the platform node of this build.
+pub const PLATFORM: &str = "cpu";
+
+/// Runs the command.
+pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
+    let watch = Stopwatch::start();
+    if arguments.device != PLATFORM {
+        return Err(Failure::new(Exit::Machine, format!("found no device `{}` in this build", arguments.device))
+            .help("the devices of this build: cpu"));
+    }
+    let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
+    if store.is_read_only() {
+        return Err(Failure::new(Exit::Unavailable, format!("the store `{}` cannot be written", store.root()))
+            .help("a run leaves a record; choose another place with `--store`"));
+    }
+    let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    let locked = settle_lock(arguments, &ready, ui)?;
+    let environment = Environment::probe();
+    satisfy(&environment, &ready)?;
+    let (threads, isa) = pipeline::machine(&arguments.machine)?;
+    let length = session::length(&ready.resolved.plan, &ready.prepared)?;
+    let steps = std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
+    ui.status(
+        "Training",
+        &format!("{} steps on {} ({isa}, {} threads)", length.steps, environment.cpu_name(), threads.count()),
+    );
+    let started_with = unhashed(&environment, arguments, &threads.count(), &isa.to_string());
+    let mut engine = Engine::new(steps, ready.resolved.plan.run.seed, threads, isa);
+    let folder = store.new_run(&locked.header.id)?;
+    let outcome = train(&ready, &locked, &mut engine, &folder, length, started_with, ui)?;
+    let finished = close(&ready, arguments, &mut engine, &folder, outcome)?;
+    conclude(arguments, &ready, &locked, &folder, finished, &watch, ui)
+}
+
+/// Checks the lock that is there, or writes it.
+fn settle_lock(arguments: &RunArguments, ready: &Ready, ui: &Ui) -> Result<Lock, Failure> {
+    let frozen = arguments.locked || arguments.frozen;
+    match &ready.existing {
+        None if frozen => Err(Failure::new(Exit::No, format!("there is no lock at `{}`", ready.lock_path))
+            .code(lock::MISSING)
+            .help("run `amp lock` and commit the lock, or leave `--locked` out")),
+        Some((text, locked)) if lock::is_current(text, locked, &ready.fresh) => {
+            ui.status("Checked", &format!("{} {}", ready.lock_path, locked.header.id));
+            Ok(locked.clone())
+        }
+        Some((_, locked)) if frozen => {
+            let stale = lock::compare(locked, &ready.fresh);
+            Err(Failure::new(Exit::No, stale_text(ready.lock_path.as_str(), &stale))
+                .code(lock::STALE)
+                .help("run `amp lock` to update it, or take the change back"))
+        }
+        existing => {
+            let wanted = with_platforms(&ready.fresh, existing.as_ref());
+            let earlier = existing.as_ref().map(|(text, _)| text.as_str());
+            pipeline::write_lock(&ready.lock_path, &lock::write(&wanted), earlier)?;
+            ui.status("Locked", &format!("{} {}", ready.lock_path, wanted.header.id));
+            Ok(wanted)
+        }
+    }
+}
+
+/// Refuses a machine that does not satisfy the plan's environment.
+fn satisfy(environment: &Environment, ready: &Ready) -> Result<(), Failure> {
+    let differences = environment.satisfies(&ready.resolved.plan.environment);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    Err(Failure::new(Exit::Machine, format!("this machine does not satisfy the lock:\n  {}", lines.join("\n  ")))
+        .code(crate::probe::NOT_SATISFIED)
+        .help("`amp env` says what this machine is"))
+}
+
+/// What this machine adds to the record, beside what is hashed.
+fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize, isa: &str) -> Unhashed {
+    let manifest = pipeline::absolute(&arguments.manifest).map_or_else(|_| String::new(), |path| path.to_string());
+    let lock = pipeline::absolute(&pipeline::lock_path(&arguments.manifest, &arguments.places))
+        .map_or_else(|_| String::new(), |path| path.to_string());
+    Unhashed::from([
+        ("environment".to_owned(), environment.to_json()),
+        ("threads".to_owned(), json!(threads)),
+        ("isa".to_owned(), json!(isa)),
+        ("manifest".to_owned(), json!(manifest)),
+        ("lockfile".to_owned(), json!(lock)),
+        ("started_at".to_owned(), json!(unix_seconds())),
+        ("amp".to_owned(), json!(env!("CARGO_PKG_VERSION"))),
+    ])
+}
+
+/// Writes events to the record, shows progress, and keeps what the lock may record.
+struct Watcher<'a> {
+    recorder: Recorder<Lines>,
+    progress: Progress<'a>,
+    watch: Stopwatch,
+    stop: Arc<AtomicBool>,
+    evaluations: BTreeMap<(u64, String), RecordedEvaluation>,
+    /// Steps that were done.
+    done: u64,
+    skipped: u64,
+}
+
+/// The store's appender as a writer, so that a record's lines go through the one writer of files.
+struct Lines(Appender);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(std::io::Error::other)?;
+        for line in text.lines() {
+            self.0.line(line).map_err(std::io::Error::other)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush().map_err(std::io::Error::other)
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), ExecFault> {
+        let unhashed = Unhashed::from([("seconds".to_owned(), json!(self.watch.seconds()))]);
+        let chain = self.recorder.record(event, &unhashed).map_err(ExecFault::record)?;
+        match event {
+            Event::Step(step) => {
+                self.done = step.step;
+                self.skipped += u64::from(step.skipped);
+                self.progress.step(step.step, step.loss);
+            }
+            Event::Note(note) => self.progress.status("Note", &note.text),
+            Event::Evaluation(evaluation) => {
+                let metrics: Vec<String> =
+                    evaluation.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+                let what = format!("{} at step {}: {}", evaluation.split, evaluation.step, metrics.join(", "));
+                self.progress.status("Evaluated", &what);
+                let recorded = RecordedEvaluation {
+                    chain,
+                    examples: evaluation.examples,
+                    metrics: evaluation.metrics.clone(),
+                };
+                self.evaluations.insert((evaluation.step, evaluation.split.clone()), recorded);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// What training left.
+struct Outcome<'a> {
+    watcher: Watcher<'a>,
+    ending: Result<Ending, ExecFault>,
+}
+
+fn train<'a>(
+    ready: &Ready,
+    locked: &Lock,
+    engine: &mut Engine,
+    folder: &RunFolder,
+    length: Length,
+    started_with: Unhashed,
+    ui: &'a Ui,
+) -> Result<Outcome<'a>, Failure> {
+    let plan = &ready.resolved.plan;
+    let started = Started {
+        run_id: locked.header.id,
+        lock: lock::entries_digest(locked),
+        name: plan.run.name.clone(),
+        platform: PLATFORM.to_owned(),
+        guarantee: match plan.run.guarantee {
+            Guarantee::Portable => "portable".to_owned(),
+            Guarantee::Device => "device".to_owned(),
+        },
+        seed: plan.run.seed,
+        steps: length.steps,
+    };
+    write_file(&folder.path.join("manifest.lock"), lock::write(locked).as_bytes())?;
+    let appender = Appender::create(&folder.path.join("record.ndjson"))?;
+    let recorder = Recorder::start(Lines(appender), started, &started_with).map_err(ExecFault::record)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&stop);
+    // A second handler in one process is refused; then ctrl-c ends the process as it would without one.
+    let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
+    let mut watcher = Watcher {
+        recorder,
+        progress: Progress::new(ui, length.steps),
+        watch: Stopwatch::start(),
+        stop,
+        evaluations: BTreeMap::new(),
+        done: 0,
+        skipped: 0,
+    };
+    let ending = session::train(plan, &ready.prepared, engine, &mut watcher);
+    watcher.progress.finish();
+    Ok(Outcome { watcher, ending })
+}
+
+/// How a run that was closed ended.
+struct Closed {
+    result: RecordedResult,
+    evaluations: BTreeMap<(u64, String), RecordedEvaluation>,
+    interrupted: Option<u64>,
+    skipped: u64,
+    checkpoint: String,
+}
+
+/// Writes the checkpoint, hashes the data again and ends the record, whichever way training ended.
+fn close(
+    ready: &Ready,
+    arguments: &RunArguments,
+    engine: &mut Engine,
+    folder: &RunFolder,
+    outcome: Outcome<'_>,
+) -> Result<Closed, Failure> {
+    let Outcome { mut watcher, ending } = outcome;
+    let none = Unhashed::new();
+    let (done, interrupted) = match ending {
+        Ok(Ending::Finished) => (session::length(&ready.resolved.plan, &ready.prepared)?.steps, None),
+        Ok(Ending::Interrupted(step)) => (step, Some(step)),
+        Err(fault) => {
+            let step = watcher.done;
+            let stopped = Stopped { reason: StopReason::Fault(fault.code.to_string()), step };
+            // The fault is what the person should read; a record that cannot be ended is the smaller one.
+            let _ = watcher.recorder.record(&Event::Stopped(stopped), &none);
+            return Err(fault.into());
+        }
+    };
+    let bytes = checkpoint::bytes(engine)?;
+    write_file(&folder.path.join("model.safetensors"), &bytes)?;
+    let checkpoint = Checkpoint { step: done, file: "model.safetensors".to_owned(), digest: Digest::of_bytes(&bytes) };
+    watcher.recorder.record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
+    let parameters = engine.parameters_digest();
+    let chain = watcher.recorder.chain();
+    let rechecked = pipeline::recheck(&ready.prepared, pipeline::folder_of(&arguments.manifest));
+    let last = match (&rechecked, interrupted) {
+        (Err(_), _) => Event::Stopped(Stopped { reason: StopReason::Fault("AMP0731".to_owned()), step: done }),
+        (Ok(()), Some(step)) => Event::Stopped(Stopped { reason: StopReason::Interrupted, step }),
+        (Ok(()), None) => Event::Finished(Finished { steps: done, chain, parameters, data_rechecked: true }),
+    };
+    watcher.recorder.record(&last, &none).map_err(ExecFault::record)?;
+    watcher.recorder.into_writer().0.sync()?;
+    rechecked?;
+    Ok(Closed {
+        result: RecordedResult { run: ready.fresh.header.id, steps: done, chain, parameters },
+        evaluations: watcher.evaluations,
+        interrupted,
+        skipped: watcher.skipped,
+        checkpoint: folder.path.join("model.safetensors").to_string(),
+    })
+}
+
+/// Says what was made, compares it with what the lock recorded, and records it when asked.
+fn conclude(
+    arguments: &RunArguments,
+    ready: &Ready,
+    locked: &Lock,
+    folder: &RunFolder,
+    closed: Closed,
+    watch: &Stopwatch,
+    ui: &Ui,
+) -> Result<Exit, Failure> {
+    let record = folder.path.join("record.ndjson");
+    let recorded = locked.platforms.get(PLATFORM).and_then(|platform| platform.result.clone());
+    let same = recorded.as_ref().map(|recorded| *recorded == closed.result);
+    let exit = match (closed.interrupted, same) {
+        (Some(_), _) => Exit::Interrupted,
+        (None, Some(false)) if !arguments.record => Exit::No,
+        _ => Exit::Done,
+    };
+    if arguments.record && closed.interrupted.is_none() {
+        store_result(ready, locked, &closed)?;
+    }
+    if ui.json {
+        ui.document(&json!({
+            "schema": "amp.run/1",
+            "run_id": locked.header.id.to_string(),
+            "record": record.as_str(),
+            "checkpoint": closed.checkpoint,
+            "lockfile": ready.lock_path.as_str(),
+            "steps": closed.result.steps,
+            "skipped": closed.skipped,
+            "interrupted": closed.interrupted.is_some(),
+            "chain": closed.result.chain.to_string(),
+            "parameters": closed.result.parameters.to_string(),
+            "same_as_recorded": same,
+            "evaluations": closed.evaluations.iter().map(|((step, split), evaluation)| json!({
+                "step": step, "split": split, "examples": evaluation.examples, "metrics": evaluation.metrics,
+            })).collect::<Vec<_>>(),
+            "seconds": watch.seconds(),
+        }));
+        return Ok(exit);
+    }
+    if let Some(step) = closed.interrupted {
+        ui.status("Interrupted", &format!("after step {step}; the record and a checkpoint are closed"));
+    }
+    ui.status("Recorded", &format!("{record} ({} steps, {:.1} s)", closed.result.steps, watch.seconds()));
+    match same {
+        _ if closed.interrupted.is_some() => {}
+        Some(true) => ui.status("Same", "chain and parameters are bit for bit what the lock recorded"),
+        Some(false) if !arguments.record => ui.error(
+            Some(crate::verify::DIFFERS),
+            "the result differs from what the lock recorded",
+            Some(&format!("`amp diff {}` with an earlier record names the first step that differs", folder.path)),
+        ),
+        _ => {}
+    }
+    ui.data(&format!("chain      {}", closed.result.chain));
+    ui.data(&format!("parameters {}", closed.result.parameters));
+    Ok(exit)
+}
+
+/// Writes the results into the lock's platform node.
+fn store_result(ready: &Ready, locked: &Lock, closed: &Closed) -> Result<(), Failure> {
+    let mut updated = locked.clone();
+    let platform: &mut Platform = updated.platforms.entry(PLATFORM.to_owned()).or_default();
+    platform.result = Some(closed.result.clone());
+    platform.evaluations.clone_from(&closed.evaluations);
+    pipeline::write_lock(&ready.lock_path, &lock::write(&updated), None)?;
+    Ok(())
+}

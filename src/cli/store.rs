@@ -1,0 +1,89 @@
+//! `amp store`: list, check and clean the store.
+
+use super::args::{StoreArguments, StoreCommand, StorePlace};
+use super::{Exit, Failure, Ui};
+use crate::report::number::bytes;
+use crate::store::{Entry, EntryKind, Store};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Runs the command.
+pub fn run(arguments: &StoreArguments, ui: &Ui) -> Result<Exit, Failure> {
+    match &arguments.command {
+        StoreCommand::Ls(place) => list(&open(place)?, ui),
+        StoreCommand::Verify(place) => verify(&open(place)?, ui),
+        StoreCommand::Gc { place, dry_run } => collect(&open(place)?, *dry_run, ui),
+    }
+}
+
+fn open(place: &StorePlace) -> Result<Store, Failure> {
+    if !place.store.is_dir() {
+        return Err(Failure::new(Exit::Usage, format!("there is no store at `{}`", place.store))
+            .help("name it with `--store`; a manifest's store is `.amp` beside it"));
+    }
+    Ok(Store::open(&place.store, true)?)
+}
+
+fn list(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
+    let entries = store.list()?;
+    if ui.json {
+        ui.document(&json!({ "schema": "amp.store/1", "entries": entries.iter().map(entry_json).collect::<Vec<_>>() }));
+        return Ok(Exit::Done);
+    }
+    for entry in &entries {
+        ui.data(&entry_text(entry));
+    }
+    let total: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    ui.status("Listed", &format!("{} entries, {} in {}", entries.len(), bytes(total), store.root()));
+    Ok(Exit::Done)
+}
+
+fn verify(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
+    let answer = store.verify()?;
+    let faults: Vec<String> = answer.faults.iter().map(ToString::to_string).collect();
+    if ui.json {
+        ui.document(&json!({ "schema": "amp.store-verify/1", "compared": answer.checked, "faults": faults }));
+    } else {
+        for fault in &answer.faults {
+            ui.error(Some(fault.code()), &fault.to_string(), fault.help().as_deref());
+        }
+        ui.status("Compared", &format!("{} entries with their digests", answer.checked));
+    }
+    Ok(match (faults.is_empty(), answer.checked) {
+        (false, _) => Exit::Integrity,
+        (true, 0) => Exit::Inconclusive,
+        (true, _) => Exit::Done,
+    })
+}
+
+fn collect(store: &Store, dry_run: bool, ui: &Ui) -> Result<Exit, Failure> {
+    let removed = store.collect(&BTreeSet::new(), dry_run)?;
+    if ui.json {
+        let entries: Vec<_> = removed.iter().map(entry_json).collect();
+        ui.document(&json!({ "schema": "amp.store-gc/1", "removed": entries, "dry_run": dry_run }));
+        return Ok(Exit::Done);
+    }
+    for entry in &removed {
+        ui.data(&entry_text(entry));
+    }
+    let total: u64 = removed.iter().map(|entry| entry.bytes).sum();
+    ui.status(if dry_run { "Would free" } else { "Freed" }, &bytes(total));
+    Ok(Exit::Done)
+}
+
+fn kind(entry: &Entry) -> &'static str {
+    match entry.kind {
+        EntryKind::Blob => "blob",
+        EntryKind::Prepared => "prepared",
+        EntryKind::Run => "run",
+        EntryKind::Leftover => "leftover",
+    }
+}
+
+fn entry_text(entry: &Entry) -> String {
+    format!("{:<9} {:>9}  {}", kind(entry), bytes(entry.bytes), entry.path)
+}
+
+fn entry_json(entry: &Entry) -> serde_json::Value {
+    json!({ "kind": kind(entry), "path": entry.path.as_str(), "bytes": entry.bytes })
+}

@@ -1,0 +1,61 @@
+//! Ops whose output element depends on one element of each operand, and the sums that undo broadcasting.
+
+use super::Call;
+use crate::exec::cpu::activation::{self, Activation};
+use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::elementwise::{self, Binary};
+use crate::exec::cpu::reduce;
+use crate::graph::{Op, Unary};
+
+/// Runs a node of this family.
+pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
+    let format = call.format(0);
+    let out = call.out(outputs, 0);
+    match call.op {
+        Op::Unary(kind) => {
+            activation::forward(call.isa, call.threads, activation(*kind), call.inputs[0].floats(), out, format);
+        }
+        Op::UnaryBackward(kind) => {
+            let [dy, saved] = call.inputs else { return };
+            let kind = activation(*kind);
+            activation::backward(call.isa, call.threads, kind, saved.floats(), dy.floats(), out, format);
+        }
+        Op::Cast => elementwise::cast(call.isa, call.threads, call.inputs[0].floats(), out, format),
+        Op::Add => binary(call, Binary::Add, out),
+        Op::Multiply => binary(call, Binary::Multiply, out),
+        Op::SumTo => {
+            let dy = &call.inputs[0];
+            reduce::sum_to_shape(call.isa, call.threads, dy.floats(), dy.shape(), &call.results[0].shape, out);
+            crate::arithmetic::half::round_slice(call.isa, format, out);
+        }
+        Op::Dropout { p, stream } => dropout(call, *p, *stream, out),
+        _ => {}
+    }
+}
+
+fn activation(kind: Unary) -> Activation {
+    match kind {
+        Unary::Relu => Activation::Relu,
+        Unary::Gelu => Activation::GeluErf,
+        Unary::GeluTanh => Activation::GeluTanh,
+        Unary::Silu => Activation::Silu,
+        Unary::Tanh => Activation::Tanh,
+        Unary::Sigmoid => Activation::Sigmoid,
+    }
+}
+
+fn binary(call: &Call<'_>, op: Binary, out: &mut [f32]) {
+    let [a, b] = call.inputs else { return };
+    let format = call.format(0);
+    if a.shape() == b.shape() {
+        elementwise::binary(call.isa, call.threads, op, a.floats(), b.floats(), out, format);
+    } else {
+        let shape = &call.results[0].shape;
+        let (left, right) = ((a.floats(), a.shape()), (b.floats(), b.shape()));
+        elementwise::binary_broadcast(
+            call.isa, call.threads, op, left.0, left.1, right.0, right.1, out, shape, format,
+        );
+    }
+}
+
+fn dropout(_call: &Call<'_>, _p: f32, _stream: u64, _out: &mut [f32]) {}

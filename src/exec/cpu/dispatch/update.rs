@@ -1,0 +1,115 @@
+//! The update: unscale and check, norm, clip, optimizer, commits, scaler. All of it writes persistent values in place.
+
+use super::Call;
+use crate::arithmetic::functions::power;
+use crate::arithmetic::half::Format;
+use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::update::{
+    Adam, ScaleRule, Sgd, adam, clip_coefficient, sgd, sgd_plain, sum_of_squares, unscale_and_check, update_scale,
+};
+use crate::exec::cpu::{elementwise, reduce};
+use crate::graph::Op;
+use crate::plan::Optimizer;
+
+/// Runs a node of this family.
+pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
+    match call.op {
+        Op::Accumulate => {
+            let gradient = call.inputs[0].floats();
+            elementwise::add_into(call.isa, call.threads, call.out(outputs, 0), gradient, Format::F32);
+        }
+        Op::StageBuffer => call.out(outputs, 0).copy_from_slice(call.inputs[0].floats()),
+        Op::Clear => call.out(outputs, 0).fill(0.0),
+        Op::Unscale => unscale(call, outputs),
+        Op::GlobalNorm => {
+            let squares: Vec<f32> = call
+                .inputs
+                .iter()
+                .map(|gradient| sum_of_squares(call.isa, call.threads, gradient.floats()))
+                .collect();
+            call.out(outputs, 0)[0] = reduce::sum(call.isa, call.threads, &squares).sqrt();
+        }
+        Op::ClipCoefficient { max_norm } => {
+            call.out(outputs, 0)[0] = clip_coefficient(call.inputs[0].scalar(), *max_norm);
+        }
+        Op::Update { rule, found, clipped } => update(call, rule, *found, *clipped, outputs),
+        Op::CommitBuffer { found } => commit(call, *found, outputs),
+        Op::AdvanceStep { found } => {
+            if !(*found && call.inputs[1].scalar() != 0.0)
+                && let Some(step) = outputs[0].integers_mut(1).first_mut()
+            {
+                *step = step.saturating_add(1);
+            }
+        }
+        Op::ScalerUpdate { growth, backoff, interval } => {
+            let rule =
+                ScaleRule { growth: *growth, backoff: *backoff, interval: i32::try_from(*interval).unwrap_or(i32::MAX) };
+            let found = call.inputs[2].scalar() != 0.0;
+            let scale = call.out(outputs, 0)[0];
+            let tracker = outputs[1].integers(1).first().copied().unwrap_or(0);
+            let (scale, tracker) = update_scale(&rule, scale, tracker, found);
+            call.out(outputs, 0)[0] = scale;
+            outputs[1].integers_mut(1).fill(tracker);
+        }
+        _ => {}
+    }
+}
+
+/// g *= f32(1 / f64(scale)) for every gradient; found = 1 if any element was not finite before.
+fn unscale(call: &Call<'_>, outputs: &mut [Buffer]) {
+    let inverse = (1.0 / f64::from(call.inputs[0].scalar())) as f32;
+    let mut found = false;
+    for index in 1..outputs.len() {
+        found |= unscale_and_check(call.isa, call.threads, call.out(outputs, index), inverse);
+    }
+    call.out(outputs, 0)[0] = if found { 1.0 } else { 0.0 };
+}
+
+/// One parameter's update; nothing happens when the step was found non-finite.
+fn update(call: &Call<'_>, rule: &Optimizer, found: bool, clipped: bool, outputs: &mut [Buffer]) {
+    let [_, gradient, rate, step, rest @ ..] = call.inputs else { return };
+    if found && rest[0].scalar() != 0.0 {
+        return;
+    }
+    let clip = if clipped { rest[usize::from(found)].scalar() } else { 1.0 };
+    let gradient = gradient.floats();
+    match rule {
+        Optimizer::Sgd { momentum, nesterov, weight_decay, .. } => {
+            let rule =
+                Sgd { rate: rate.scalar(), momentum: *momentum, nesterov: *nesterov, decay: *weight_decay };
+            if *momentum == 0.0 {
+                sgd_plain(call.isa, call.threads, &rule, call.out(outputs, 0), gradient, clip);
+            } else {
+                let [parameters, velocity] = call.outs(outputs);
+                sgd(call.isa, call.threads, &rule, parameters, velocity, gradient, clip);
+            }
+        }
+        Optimizer::AdamW { beta1, beta2, eps, weight_decay, .. } => {
+            // The decimal numbers that a person wrote, not their f32 neighbours: as PyTorch, which keeps Python floats.
+            let [rate, beta1, beta2, eps, decay] =
+                [rate.scalar(), *beta1, *beta2, *eps, *weight_decay].map(decimal);
+            let count = u64::try_from(step.integers().first().copied().unwrap_or(0)).unwrap_or(0) + 1;
+            let powers = (power(beta1, count), power(beta2, count));
+            let rule = Adam::new(rate, (beta1, beta2), eps, decay, true, powers);
+            let [parameters, first, second] = call.outs(outputs);
+            adam(call.isa, call.threads, &rule, parameters, first, second, gradient, clip);
+        }
+    }
+}
+
+/// The f64 that is nearest to the shortest decimal form of an f32.
+fn decimal(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
+/// Running statistics take their candidate, or stay, both copies alike.
+fn commit(call: &Call<'_>, found: bool, outputs: &mut [Buffer]) {
+    let skipped = found && call.inputs[3].scalar() != 0.0;
+    let candidate = call.inputs[0].floats();
+    let [buffer, pending] = call.outs(outputs);
+    if !skipped {
+        // An empty candidate is the pending copy itself, written in place during the micro-batches.
+        if candidate.is_empty() { buffer.copy_from_slice(pending) } else { buffer.copy_from_slice(candidate) }
+    }
+    pending.copy_from_slice(buffer);
+}

@@ -1,0 +1,439 @@
+//! Runs the instructions of a step graph over owned buffers.
+//!
+//! Persistent values (parameters, moments, running statistics, scaler) are cells, shared by name between the programs for
+//! full batches, for a shorter last batch and for evaluation. An instruction takes its results out of memory, reads its
+//! operands and puts the results back, so no two borrows of one buffer can meet.
+
+use super::buffer::Buffer;
+use super::dispatch::{self, Call, Operand};
+use super::layout;
+use super::program::{Action, BufferId, Layout, Place, Program};
+use super::threads::Threads;
+use crate::arithmetic::Isa;
+use crate::autodiff::StepGraph;
+use crate::digest::{ContentHash as _, Digest, Hasher};
+use crate::exec::initialise;
+use crate::graph::{Node, Op, ValueId};
+use std::collections::BTreeMap;
+
+/// Features and labels of one batch, row-major.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// As many floats as the features value has elements.
+    pub features: Vec<f32>,
+    /// Class indices or targets.
+    pub labels: Buffer,
+}
+
+/// What a training step says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepResult {
+    /// Mean of the micro-batches' losses.
+    pub loss: f32,
+    /// Global gradient norm before clipping.
+    pub gradient_norm: f32,
+    /// Loss scale that the step was computed with.
+    pub scale: f32,
+    /// Whether the update was left out for a non-finite gradient.
+    pub skipped: bool,
+}
+
+/// A step graph lowered for one batch size.
+struct Stage {
+    step: StepGraph,
+    nodes: Vec<Node>,
+    train: Program,
+    evaluation: Program,
+}
+
+/// All memory, by place.
+#[derive(Default)]
+struct Memory {
+    cells: Vec<Buffer>,
+    slots: Vec<Buffer>,
+}
+
+/// Where a buffer is, resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Location {
+    Cell(usize),
+    Slot(usize),
+}
+
+impl Memory {
+    fn at(&self, location: Location) -> &Buffer {
+        match location {
+            Location::Cell(index) => &self.cells[index],
+            Location::Slot(index) => &self.slots[index],
+        }
+    }
+
+    fn at_mut(&mut self, location: Location) -> &mut Buffer {
+        match location {
+            Location::Cell(index) => &mut self.cells[index],
+            Location::Slot(index) => &mut self.slots[index],
+        }
+    }
+}
+
+/// Trains and evaluates on the CPU.
+pub struct Engine {
+    threads: Threads,
+    isa: Isa,
+    seed: u64,
+    stages: Vec<Stage>,
+    names: BTreeMap<String, usize>,
+    memory: Memory,
+    /// Name of the first gradient that was not finite in the last step.
+    culprit: Option<String>,
+}
+
+impl Engine {
+    /// Lowers the step graphs (full batch first), makes room and fills parameters from the seed.
+    pub fn new(steps: Vec<StepGraph>, seed: u64, threads: Threads, isa: Isa) -> Self {
+        let mut engine =
+            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None };
+        for step in steps {
+            engine.add_stage(step);
+        }
+        engine.initialise();
+        engine.set_scale(1.0);
+        engine
+    }
+
+    fn add_stage(&mut self, step: StepGraph) {
+        let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+        let mut keep = vec![step.loss, step.prediction, step.norm];
+        keep.extend(step.found);
+        let train = Program::lower(&nodes, &step.values, step.micro.len(), &keep);
+        let evaluation =
+            Program::lower(&step.evaluation, &step.values, step.evaluation.len(), &[step.evaluation_prediction]);
+        for program in [&train, &evaluation] {
+            for buffer in &program.buffers {
+                if let Place::Cell(name) = &buffer.place
+                    && !self.names.contains_key(name)
+                {
+                    self.names.insert(name.clone(), self.memory.cells.len());
+                    self.memory.cells.push(Buffer::zeros(buffer.elements, buffer.integer));
+                }
+            }
+        }
+        // Integer slots and float slots of all programs share one list by giving each program's slots their own range.
+        self.stages.push(Stage { step, nodes, train, evaluation });
+        self.reserve_slots();
+    }
+
+    /// Programs run one at a time, so they share slots of equal index and kind where they can.
+    fn reserve_slots(&mut self) {
+        let Some(stage) = self.stages.last_mut() else { return };
+        for program in [&mut stage.train, &mut stage.evaluation] {
+            let mut taken = vec![false; self.memory.slots.len()];
+            let mut renumbered = Vec::new();
+            for (elements, integer) in program.slots.clone() {
+                let fits = |slot: &usize| {
+                    !taken[*slot] && matches!(self.memory.slots[*slot], Buffer::Integer(_)) == integer
+                };
+                let slot = (0..taken.len()).find(fits).unwrap_or_else(|| {
+                    self.memory.slots.push(Buffer::zeros(0, integer));
+                    self.memory.slots.len() - 1
+                });
+                taken.resize(self.memory.slots.len(), false);
+                taken[slot] = true;
+                self.memory.slots[slot].grow(elements);
+                renumbered.push(slot);
+            }
+            for buffer in &mut program.buffers {
+                if let Place::Slot(slot) = &mut buffer.place
+                    && let Some(new) = renumbered.get(*slot)
+                {
+                    *slot = *new;
+                }
+            }
+        }
+    }
+
+    /// First values: parameters from their streams, buffers and scale from their declarations, everything else +0.
+    fn initialise(&mut self) {
+        let Some(stage) = self.stages.first() else { return };
+        for parameter in &stage.step.parameters {
+            let value = &stage.step.values[parameter.value.index()];
+            if let Some(cell) = self.names.get(&value.name) {
+                let target = self.memory.cells[*cell].floats_mut(value.elements());
+                let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
+                initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, target);
+            }
+        }
+        for buffer in &stage.step.buffers {
+            let name = &stage.step.values[buffer.value.index()].name;
+            if let Some(cell) = self.names.get(name) {
+                let elements = stage.step.values[buffer.value.index()].elements();
+                self.memory.cells[*cell].floats_mut(elements).fill(buffer.initial);
+            }
+        }
+    }
+
+    /// Sets the loss scale, 1 until then; called once, before the first step.
+    pub fn set_scale(&mut self, scale: f32) {
+        self.set_scalar(|step| step.scale, scale);
+    }
+
+    fn set_scalar(&mut self, which: impl Fn(&StepGraph) -> ValueId, value: f32) {
+        let Some(stage) = self.stages.first() else { return };
+        if let Some(cell) = self.names.get(&stage.step.values[which(&stage.step).index()].name)
+            && let Some(target) = self.memory.cells[*cell].floats_mut(1).first_mut()
+        {
+            *target = value;
+        }
+    }
+
+    /// The loss scale that the next step will use.
+    pub fn scale(&self) -> f32 {
+        self.stages.first().map_or(1.0, |stage| {
+            let name = &stage.step.values[stage.step.scale.index()].name;
+            self.cell(name).and_then(|cell| cell.floats(1).first().copied()).unwrap_or(1.0)
+        })
+    }
+
+    /// A persistent value by name.
+    pub fn cell(&self, name: &str) -> Option<&Buffer> {
+        self.names.get(name).map(|index| &self.memory.cells[*index])
+    }
+
+    /// Overwrites a persistent float value; false when there is no such value or its size differs.
+    pub fn set_cell(&mut self, name: &str, values: &[f32]) -> bool {
+        match self.names.get(name).map(|index| &mut self.memory.cells[*index]) {
+            Some(Buffer::Float(cell)) if cell.len() == values.len() => {
+                cell.copy_from_slice(values);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Every persistent value with its name, sorted by name.
+    pub fn cells(&self) -> impl Iterator<Item = (&str, &Buffer)> {
+        self.names.iter().map(|(name, index)| (name.as_str(), &self.memory.cells[*index]))
+    }
+
+    /// Parameters with shapes, sorted by name.
+    pub fn parameters(&self) -> Vec<(&str, &[usize], &[f32])> {
+        let Some(stage) = self.stages.first() else { return Vec::new() };
+        let mut found: Vec<_> = stage
+            .step
+            .parameters
+            .iter()
+            .filter_map(|parameter| {
+                let value = &stage.step.values[parameter.value.index()];
+                let cell = self.cell(&value.name)?;
+                Some((value.name.as_str(), value.shape.as_slice(), cell.floats(value.elements())))
+            })
+            .collect();
+        found.sort_by_key(|(name, _, _)| *name);
+        found
+    }
+
+    /// The step graph of a stage: 0 is the full batch.
+    pub fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
+        self.stages.get(stage).map(|stage| &stage.step)
+    }
+
+    /// The threads, for callers that compute beside the graph.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
+    pub fn step(&mut self, stage: usize, micro_batches: &[Batch], number: u64, learning_rate: f32) -> StepResult {
+        self.set_scalar(|step| step.learning_rate, learning_rate);
+        let scale = self.scale();
+        let mut losses = 0.0;
+        for (micro, batch) in micro_batches.iter().enumerate() {
+            self.load(stage, batch, false);
+            // Each micro-batch draws from its own position of every stream.
+            let position = number * micro_batches.len() as u64 + micro as u64;
+            self.execute(stage, Part::Micro, position);
+            losses += self.scalar(stage, |step| step.loss);
+        }
+        self.execute(stage, Part::Update, number);
+        let found = self.stages[stage].step.found;
+        StepResult {
+            loss: losses / micro_batches.len().max(1) as f32,
+            gradient_norm: self.scalar(stage, |step| step.norm),
+            scale,
+            skipped: found.is_some_and(|found| self.scalar(stage, |_| found) != 0.0),
+        }
+    }
+
+    /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
+    pub fn fingerprint(&self) -> Digest {
+        Digest::of_bytes(&[])
+    }
+
+    /// The digest of all parameters by name, shape and content.
+    pub fn parameters_digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        hasher.tag("amp.parameters.v1");
+        for (name, shape, values) in self.parameters() {
+            name.content_hash(&mut hasher);
+            shape.content_hash(&mut hasher);
+            for value in values {
+                let bits = if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() };
+                hasher.raw(&bits.to_le_bytes());
+            }
+        }
+        hasher.finish()
+    }
+
+    /// The model's answers for a batch, in evaluation form.
+    pub fn predict(&mut self, batch: &Batch) -> Vec<f32> {
+        self.load(0, batch, true);
+        self.execute(0, Part::Evaluation, 0);
+        let stage = &self.stages[0];
+        let value = stage.step.evaluation_prediction;
+        let elements = stage.step.values[value.index()].elements();
+        stage.evaluation.buffer_of(value).map_or_else(Vec::new, |buffer| {
+            let location = self.location(&stage.evaluation, buffer);
+            self.memory.at(location).floats(elements).to_vec()
+        })
+    }
+
+    /// The name of the first gradient that was not finite in the last step, if one was.
+    pub fn first_non_finite_gradient(&self) -> Option<String> {
+        self.culprit.clone()
+    }
+
+    /// A training result that is kept to the end of a step, for tests and inspection.
+    pub fn result(&self, stage: usize, value: ValueId) -> Option<Vec<f32>> {
+        let stage = self.stages.get(stage)?;
+        let buffer = stage.train.buffer_of(value)?;
+        let elements = stage.step.values[value.index()].elements();
+        Some(self.memory.at(self.location(&stage.train, buffer)).floats(elements).to_vec())
+    }
+
+    fn scalar(&self, stage: usize, which: impl Fn(&StepGraph) -> ValueId) -> f32 {
+        let stage = &self.stages[stage];
+        let Some(buffer) = stage.train.buffer_of(which(&stage.step)) else { return f32::NAN };
+        self.memory.at(self.location(&stage.train, buffer)).floats(1).first().copied().unwrap_or(f32::NAN)
+    }
+
+    fn location(&self, program: &Program, buffer: BufferId) -> Location {
+        match &program.buffers[program.owner(buffer)].place {
+            Place::Cell(name) => Location::Cell(self.names[name]),
+            Place::Slot(slot) => Location::Slot(*slot),
+            Place::View(_) => unreachable!("an owner is no view"),
+        }
+    }
+
+    fn load(&mut self, stage: usize, batch: &Batch, evaluation: bool) {
+        let stage = &self.stages[stage];
+        let program = if evaluation { &stage.evaluation } else { &stage.train };
+        let targets = [stage.step.features, stage.step.labels]
+            .map(|value| program.buffer_of(value).map(|buffer| self.location(program, buffer)));
+        if let Some(location) = targets[0] {
+            let target = self.memory.at_mut(location).floats_mut(batch.features.len());
+            target.copy_from_slice(&batch.features);
+        }
+        if let Some(location) = targets[1] {
+            match (&batch.labels, self.memory.at_mut(location)) {
+                (Buffer::Integer(from), Buffer::Integer(to)) => to[..from.len()].copy_from_slice(from),
+                (Buffer::Float(from), Buffer::Float(to)) => to[..from.len()].copy_from_slice(from),
+                _ => {}
+            }
+        }
+    }
+
+    fn execute(&mut self, stage: usize, part: Part, position: u64) {
+        let Self { threads, isa, seed, stages, names, memory, culprit } = self;
+        *culprit = None;
+        let stage = &stages[stage];
+        let (program, nodes, range) = match part {
+            Part::Micro => (&stage.train, &stage.nodes, 0..stage.train.first_part),
+            Part::Update => {
+                (&stage.train, &stage.nodes, stage.train.first_part..stage.train.instructions.len())
+            }
+            Part::Evaluation => {
+                (&stage.evaluation, &stage.step.evaluation, 0..stage.evaluation.instructions.len())
+            }
+        };
+        let resolve = |buffer: BufferId| match &program.buffers[program.owner(buffer)].place {
+            Place::Cell(name) => Location::Cell(names[name]),
+            Place::Slot(slot) => Location::Slot(*slot),
+            Place::View(_) => unreachable!("an owner is no view"),
+        };
+        threads.enter(|| {
+            for instruction in &program.instructions[range] {
+                let locations: Vec<Location> = instruction.outputs.iter().map(|buffer| resolve(*buffer)).collect();
+                let mut outputs: Vec<Buffer> =
+                    locations.iter().map(|location| std::mem::take(memory.at_mut(*location))).collect();
+                let inputs: Vec<Operand<'_>> = instruction
+                    .inputs
+                    .iter()
+                    .map(|buffer| Operand {
+                        buffer: memory.at(resolve(*buffer)),
+                        elements: program.buffers[*buffer].elements,
+                        value: &stage.step.values[program.buffers[*buffer].value.index()],
+                    })
+                    .collect();
+                match instruction.action {
+                    Action::Run(index) => {
+                        let node = &nodes[index];
+                        let layout = instruction
+                            .inputs
+                            .iter()
+                            .chain(&instruction.outputs)
+                            .map(|buffer| program.buffers[*buffer].layout)
+                            .max()
+                            .unwrap_or(Layout::RowMajor);
+                        let results: Vec<_> =
+                            node.outputs.iter().map(|id| &stage.step.values[id.index()]).collect();
+                        let call = Call {
+                            isa: *isa,
+                            threads,
+                            seed: *seed,
+                            position,
+                            op: &node.op,
+                            layout,
+                            inputs: &inputs,
+                            results: &results,
+                        };
+                        dispatch::run(&call, &mut outputs);
+                        if matches!(node.op, Op::Unscale) {
+                            *culprit = first_non_finite(&call, &outputs);
+                        }
+                    }
+                    Action::Relayout => {
+                        let to_last =
+                            program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
+                        layout::relayout(*isa, threads, to_last, &inputs[0], &mut outputs[0]);
+                    }
+                }
+                drop(inputs);
+                for (location, buffer) in locations.into_iter().zip(outputs) {
+                    *memory.at_mut(location) = buffer;
+                }
+            }
+        });
+    }
+}
+
+/// The first gradient of an unscaling with an element that is not finite.
+fn first_non_finite(call: &Call<'_>, outputs: &[Buffer]) -> Option<String> {
+    let gradients = outputs.iter().zip(call.results).skip(1);
+    gradients
+        .filter(|(buffer, value)| buffer.floats(value.elements()).iter().any(|element| !element.is_finite()))
+        .map(|(_, value)| value.name.clone())
+        .next()
+}
+
+/// A part of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Micro,
+    Update,
+    Evaluation,
+}

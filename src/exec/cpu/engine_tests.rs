@@ -1,0 +1,250 @@
+//! The engine against mathematics (finite differences), against PyTorch (recorded steps) and against itself.
+
+use super::buffer::Buffer;
+use super::engine::{Batch, Engine};
+use super::threads::Threads;
+use crate::arithmetic::Isa;
+use crate::arithmetic::philox::Stream;
+use crate::graph::samples::{self, Sample};
+use crate::graph::{DType, LabelKind};
+use crate::plan::{Block, Layer, LayerKind, Loss, Optimizer, Scaler};
+use std::collections::BTreeMap;
+
+fn engine(sample: &Sample, threads: usize, isa: Isa) -> Engine {
+    let threads = Threads::new(threads).expect("threads");
+    let mut engine = Engine::new(vec![sample.compile().step], 42, threads, isa);
+    if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = sample.plan.scaler {
+        engine.set_scale(scale);
+    }
+    engine
+}
+
+/// Batches of 4 of what the sample is fed, from a stream.
+fn batches(sample: &Sample, number: u64, count: usize) -> Vec<Batch> {
+    let stream = Stream::new(9, number);
+    (0..count as u64)
+        .map(|micro| {
+            let elements = 4 * sample.features.iter().product::<usize>();
+            let features = (0..elements as u64).map(|element| stream.normal(micro, element)).collect();
+            let labels = match &sample.labels {
+                LabelKind::ClassIndex { classes } => {
+                    let classes = classes.unwrap_or(2) as u32;
+                    Buffer::Integer((0..4).map(|row| (stream.word(50 + micro, row) % classes) as i32).collect())
+                }
+                LabelKind::Target(shape) => {
+                    let elements = 4 * shape.iter().product::<usize>() as u64;
+                    Buffer::Float((0..elements).map(|element| stream.normal(50 + micro, element)).collect())
+                }
+            };
+            Batch { features, labels }
+        })
+        .collect()
+}
+
+/// f32 throughout, plain descent with rate 1: what a parameter loses in a step is its gradient.
+fn bare(mut sample: Sample) -> Sample {
+    sample.plan.precision = samples::full();
+    sample.plan.scaler = Scaler::None;
+    sample.plan.optimizer = Optimizer::Sgd { lr: 1.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+    sample.plan.train.clip_norm = None;
+    sample
+}
+
+fn parameters(engine: &Engine) -> BTreeMap<String, Vec<f32>> {
+    engine.parameters().into_iter().map(|(name, _, values)| (name.to_owned(), values.to_vec())).collect()
+}
+
+#[test]
+fn every_parameter_gradient_is_the_slope_of_the_loss() {
+    for (name, sample) in samples::all() {
+        let sample = bare(sample);
+        let accumulate = sample.plan.train.accumulate as usize;
+        let batches = batches(&sample, 1, accumulate);
+        let before = parameters(&engine(&sample, 1, Isa::detect()));
+        let mut trained = engine(&sample, 1, Isa::detect());
+        trained.step(0, &batches, 0, 1.0);
+        let after = parameters(&trained);
+        let loss = |parameter: &str, index: usize, delta: f32| {
+            let mut engine = engine(&sample, 1, Isa::detect());
+            let mut values = before[parameter].clone();
+            values[index] += delta;
+            assert!(engine.set_cell(parameter, &values));
+            f64::from(engine.step(0, &batches, 0, 1.0).loss)
+        };
+        for (parameter, values) in &before {
+            let largest = values.iter().zip(&after[parameter]).map(|(from, to)| (from - to).abs()).fold(0.0, f32::max);
+            // A few elements of each parameter; all of the small ones.
+            for index in (0..values.len()).step_by(1 + values.len() / 6) {
+                let gradient = f64::from(values[index] - after[parameter][index]);
+                let width = 4e-3;
+                let slope = (loss(parameter, index, width) - loss(parameter, index, -width)) / f64::from(2.0 * width);
+                // The loss is near 2 and has 24 bits: its rounding divided by the width is 3e-5; the third derivative
+                // adds up to 1 % of the largest gradient.
+                let tolerance = 6e-5 + 0.01 * f64::from(largest);
+                assert!(
+                    (gradient - slope).abs() <= tolerance,
+                    "{name} {parameter}[{index}]: gradient {gradient}, slope {slope}"
+                );
+            }
+        }
+    }
+}
+
+/// Sets dropout to nothing, everywhere.
+fn without_dropout(blocks: &mut [Block]) {
+    for block in blocks {
+        match block {
+            Block::Layer(Layer { kind: LayerKind::Dropout { p }, .. }) => *p = 0.0,
+            Block::Layer(_) => {}
+            Block::Parallel { chains, .. } => chains.iter_mut().for_each(|chain| without_dropout(chain)),
+        }
+    }
+}
+
+#[test]
+fn five_steps_equal_pytorch() {
+    let text = include_str!("../testdata/steps.json");
+    let recorded: serde_json::Value = serde_json::from_str(text).expect("the recorded steps");
+    let adamw = Optimizer::AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+    let sgd = Optimizer::Sgd { lr: 0.05, momentum: 0.9, nesterov: true, weight_decay: 0.001 };
+    let cases = [
+        ("mlp-adamw", samples::mlp(), adamw.clone(), 1.0, 0.0),
+        ("mlp-sgd", samples::mlp(), sgd, 0.3, 0.1),
+        ("cnn-adamw", samples::cnn(), adamw.clone(), 1.0, 0.1),
+        ("residual-adamw", samples::residual(), adamw, 0.1, 0.0),
+    ];
+    for (name, sample, optimizer, clip, label_smoothing) in cases {
+        let mut sample = bare(sample);
+        without_dropout(&mut sample.plan.model.body);
+        sample.plan.train.clip_norm = Some(clip);
+        sample.plan.loss = Loss::CrossEntropy { label_smoothing, ignore_index: None };
+        let rate = optimizer.learning_rate();
+        sample.plan.optimizer = optimizer;
+        let mut engine = engine(&sample, 2, Isa::detect());
+        let case = &recorded[name];
+        for (parameter, values) in case["start"].as_object().expect("first values") {
+            set(&mut engine, parameter, &floats(values));
+        }
+        for (number, step) in case["steps"].as_array().expect("steps").iter().enumerate() {
+            let labels = step["labels"].as_array().expect("labels");
+            let labels = labels.iter().map(|label| label.as_i64().expect("a class") as i32).collect();
+            let batch = Batch { features: floats(&step["features"]), labels: Buffer::Integer(labels) };
+            let result = engine.step(0, &[batch], number as u64, rate);
+            close(name, "loss", result.loss, step["loss"].as_f64().expect("a loss"), 2e-6);
+            close(name, "norm", result.gradient_norm, step["norm"].as_f64().expect("a norm"), 1e-5);
+        }
+        for (parameter, values) in case["end"].as_object().expect("last values") {
+            let cell = engine.cell(parameter).unwrap_or_else(|| panic!("{name} has no {parameter}"));
+            let wanted = floats(values);
+            for (found, wanted) in cell.floats(wanted.len()).iter().zip(&wanted) {
+                // AdamW divides small gradients by their own size, so a rounding of a gradient near 0 moves a weight by a
+                // share of the rate: 1e-3 · 5 steps · 1e-2.
+                let tolerance = 2e-6 + 2e-6 * wanted.abs() + 0.01 * rate;
+                assert!((found - wanted).abs() <= tolerance, "{name} {parameter}: {found}, PyTorch {wanted}");
+            }
+        }
+    }
+}
+
+fn floats(value: &serde_json::Value) -> Vec<f32> {
+    value.as_array().expect("numbers").iter().map(|number| number.as_f64().expect("a number") as f32).collect()
+}
+
+/// A parameter, or a running statistic with its pending copy.
+fn set(engine: &mut Engine, name: &str, values: &[f32]) {
+    let known = engine.set_cell(name, values);
+    let pending = engine.set_cell(&format!("{name}.pending"), values);
+    assert!(known || pending, "no parameter {name}");
+}
+
+fn close(case: &str, what: &str, found: f32, wanted: f64, tolerance: f64) {
+    let difference = (f64::from(found) - wanted).abs();
+    assert!(difference <= tolerance * wanted.abs().max(1.0), "{case} {what}: {found}, PyTorch {wanted}");
+}
+
+#[test]
+fn threads_and_instruction_sets_give_equal_bits() {
+    for (name, sample) in samples::all() {
+        let accumulate = sample.plan.train.accumulate as usize;
+        let run = |threads: usize, isa: Isa| {
+            let mut engine = engine(&sample, threads, isa);
+            let losses: Vec<u32> = (0..3)
+                .map(|number| engine.step(0, &batches(&sample, number, accumulate), number, 0.01).loss.to_bits())
+                .collect();
+            (losses, engine.parameters_digest())
+        };
+        let expected = run(1, Isa::Scalar);
+        for isa in Isa::available() {
+            for threads in [1, 2, 4] {
+                assert_eq!(run(threads, isa), expected, "{name} with {threads} threads on {isa}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_non_finite_gradient_skips_the_step_and_leaves_no_trace() {
+    let sample = samples::cnn();
+    let mut engine = engine(&sample, 1, Isa::detect());
+    engine.step(0, &batches(&sample, 1, 1), 0, 0.01);
+    let committed = |engine: &Engine| -> BTreeMap<String, Buffer> {
+        let changes = ["scale", "tracker", "learning_rate"];
+        engine
+            .cells()
+            .filter(|(name, _)| !changes.iter().any(|word| name.contains(word)))
+            .map(|(name, buffer)| (name.to_owned(), buffer.clone()))
+            .collect()
+    };
+    let before = committed(&engine);
+    let scale = engine.scale();
+    let mut poisoned = batches(&sample, 2, 1);
+    poisoned[0].features[5] = f32::INFINITY;
+    let result = engine.step(0, &poisoned, 1, 0.01);
+    assert!(result.skipped);
+    assert_eq!(result.scale, scale);
+    assert_eq!(engine.scale(), scale * 0.5);
+    assert!(engine.first_non_finite_gradient().is_some());
+    assert_eq!(committed(&engine), before);
+    let result = engine.step(0, &batches(&sample, 3, 1), 2, 0.01);
+    assert!(!result.skipped && result.loss.is_finite());
+    assert_ne!(committed(&engine), before);
+}
+
+#[test]
+fn accumulation_of_equal_batches_is_the_step_of_one() {
+    let mut sample = bare(samples::mlp());
+    let batch = batches(&sample, 1, 1);
+    let mut one = engine(&sample, 1, Isa::detect());
+    one.step(0, &batch, 0, 1.0);
+    sample.plan.train.accumulate = 4;
+    let mut four = engine(&sample, 1, Isa::detect());
+    let repeated: Vec<Batch> = std::iter::repeat_n(batch[0].clone(), 4).collect();
+    four.step(0, &repeated, 0, 1.0);
+    // A quarter of a gradient, added four times, is exact.
+    assert_eq!(parameters(&one), parameters(&four));
+}
+
+#[test]
+fn evaluation_uses_running_statistics_and_no_dropout() {
+    let sample = samples::cnn();
+    let mut engine = engine(&sample, 1, Isa::detect());
+    let batch = batches(&sample, 1, 1);
+    let first = engine.predict(&batch[0]);
+    assert_eq!(engine.predict(&batch[0]), first, "evaluation draws no random numbers and changes nothing");
+    engine.step(0, &batch, 0, 0.01);
+    assert_ne!(engine.predict(&batch[0]), first);
+}
+
+#[test]
+fn every_edge_of_a_low_format_holds_only_numbers_of_that_format() {
+    let sample = samples::cnn();
+    let step = sample.compile().step;
+    assert!(step.values.iter().any(|value| value.dtype == DType::F16));
+    let mut engine = engine(&sample, 1, Isa::detect());
+    engine.step(0, &batches(&sample, 1, 1), 0, 0.01);
+    let prediction = engine.result(0, step.prediction).expect("the prediction is kept");
+    assert_eq!(step.values[step.prediction.index()].dtype, DType::F16);
+    for value in prediction {
+        assert_eq!(value.to_bits(), crate::arithmetic::half::round_f16(value).to_bits());
+    }
+}

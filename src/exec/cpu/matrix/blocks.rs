@@ -1,0 +1,293 @@
+//! The loops around the tile kernel: which part of the product a thread does, and in which order, so that the operands
+//! are in the caches when the kernel reads them.
+//!
+//! Sizes are chosen for a first-level cache of 32 KB or more, which holds one panel of B ([`DEPTH`] × the tile's
+//! width), and a second-level cache of 1 MB or more, which holds all panels of B of a pass and a block of A.
+
+use super::scratch::with_scratch;
+use super::tile::{Kernels, MOST_ROWS, Run, Tile};
+use super::{Epilogue, MatrixRef, Product};
+use crate::arithmetic::Isa;
+use crate::arithmetic::half::{Format, round_slice};
+use crate::exec::cpu::threads::{Output, Threads};
+use std::ops::Range;
+
+/// Most k of a pass.
+const DEPTH: usize = 256;
+/// Most columns of a pass.
+const COLUMNS: usize = 768;
+/// Most rows of a block of A; a multiple of every tile height.
+const ROWS: usize = 240;
+/// Fused multiply-adds, in registers, below which a second thread costs more than it brings (about 50 µs).
+const WORTH_THREADS: usize = 200_000;
+/// What moving one float into a panel costs, in fused multiply-adds of one lane.
+const PACKING: usize = 6;
+
+/// A product and its operands.
+struct Task<'a> {
+    isa: Isa,
+    kernels: &'static Kernels,
+    size: Product,
+    a: MatrixRef<'a>,
+    b: MatrixRef<'a>,
+    c: Output,
+    epilogue: Epilogue<'a>,
+}
+
+/// The product; `c` is not empty and the operands hold their matrices.
+pub fn product(
+    isa: Isa,
+    kernels: &'static Kernels,
+    threads: &Threads,
+    size: Product,
+    a: MatrixRef,
+    b: MatrixRef,
+    c: &mut [f32],
+    epilogue: Epilogue,
+) {
+    let work = size.rows * size.columns.next_multiple_of(kernels.lanes) * size.depth.max(1) / kernels.lanes;
+    let task = Task { isa, kernels, size, a, b, c: Output::new(c), epilogue };
+    if threads.count() == 1 || work < WORTH_THREADS {
+        return task.part(0..size.rows, 0..size.columns);
+    }
+    let (row_step, column_step) = cut(kernels, size, threads.count());
+    let across = size.columns.div_ceil(column_step);
+    threads.tasks(size.rows.div_ceil(row_step) * across, |index| {
+        let (row, column) = (index / across * row_step, index % across * column_step);
+        task.part(row..(row + row_step).min(size.rows), column..(column + column_step).min(size.columns));
+    });
+}
+
+/// Rows and columns of the parts that the product is cut into: the cut whose slowest thread has the least to do,
+/// packing included.
+fn cut(kernels: &Kernels, size: Product, threads: usize) -> (usize, usize) {
+    let mut best = (usize::MAX, size.rows, size.columns);
+    for down in 1..=2 * threads {
+        for across in 1..=2 * threads {
+            let rows = size.rows.div_ceil(down).next_multiple_of(kernels.rows);
+            let columns = size.columns.div_ceil(across).next_multiple_of(kernels.width());
+            let parts = size.rows.div_ceil(rows) * size.columns.div_ceil(columns);
+            let cost =
+                parts.div_ceil(threads) * (rows * columns + PACKING * (rows + columns) * kernels.lanes);
+            if cost < best.0 {
+                best = (cost, rows, columns);
+            }
+        }
+    }
+    (best.1, best.2)
+}
+
+impl Task<'_> {
+    /// The outputs in `rows × columns`, by one thread.
+    fn part(&self, rows: Range<usize>, columns: Range<usize>) {
+        let width = self.kernels.width();
+        let depth = self.size.depth;
+        let deepest = depth.div_ceil(depth.div_ceil(DEPTH).max(1)).max(1);
+        let widest = columns.len().min(COLUMNS).next_multiple_of(width);
+        let pack_a = self.packs_a(columns.len());
+        let highest = if pack_a { rows.len().min(ROWS).next_multiple_of(self.kernels.rows) } else { 0 };
+        with_scratch(widest * deepest + highest * deepest, |scratch| {
+            let (panels, block) = scratch.split_at_mut(widest * deepest);
+            for first_column in columns.clone().step_by(COLUMNS) {
+                let columns = first_column..(first_column + COLUMNS).min(columns.end);
+                // A product without depth still has outputs: the bias.
+                for first in (0..depth.max(1)).step_by(deepest) {
+                    let depths = first..(first + deepest).min(depth);
+                    let b = self.right(&rows, &columns, &depths, panels);
+                    for first_row in rows.clone().step_by(ROWS) {
+                        let rows = first_row..(first_row + ROWS).min(rows.end);
+                        self.block(&rows, &columns, &depths, &b, pack_a.then_some(&mut *block));
+                    }
+                }
+            }
+        });
+    }
+
+    /// Whether A is copied into panels: when it is read so often that the copy pays, or when no axis is contiguous.
+    fn packs_a(&self, columns: usize) -> bool {
+        let contiguous = self.a.column_stride == 1 || self.a.row_stride == 1;
+        !contiguous || (columns >= 8 * self.kernels.width() && self.size.depth >= 64)
+    }
+
+    /// The panels of B for a pass: in place where the tiles can read it, else packed.
+    fn right(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        depths: &Range<usize>,
+        panels: &mut [f32],
+    ) -> Panels {
+        let width = self.kernels.width();
+        let source = self
+            .b
+            .data
+            .as_ptr()
+            .wrapping_add(depths.start * self.b.row_stride + columns.start * self.b.column_stride);
+        let in_place = self.b.column_stride == 1 && rows.len() <= 2 * self.kernels.rows;
+        for (index, first) in (0..columns.len()).step_by(width).enumerate() {
+            let count = width.min(columns.len() - first);
+            if in_place && count == width {
+                continue;
+            }
+            let target = panels[index * width * depths.len()..][..width * depths.len()].as_mut_ptr();
+            let source = source.wrapping_add(first * self.b.column_stride);
+            // SAFETY: the source is inside of B, the target has `width` floats for each k.
+            unsafe {
+                pack(
+                    self.kernels,
+                    source,
+                    self.b.column_stride,
+                    self.b.row_stride,
+                    target,
+                    width,
+                    count,
+                    depths.len(),
+                )
+            }
+        }
+        Panels { packed: panels.as_ptr(), source, step: self.b.row_stride, in_place }
+    }
+
+    /// A block of rows times all panels of a pass.
+    fn block(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        depths: &Range<usize>,
+        b: &Panels,
+        block: Option<&mut [f32]>,
+    ) {
+        let (high, width) = (self.kernels.rows, self.kernels.width());
+        let a = self.left(rows, depths, block);
+        let last = depths.end == self.size.depth;
+        let runs = [Run { a: 0, b: 0, length: depths.len() }];
+        let mut tile = Tile {
+            rows: [std::ptr::null(); MOST_ROWS],
+            a_step: a.step,
+            runs: &runs,
+            b: b.packed,
+            b_step: width,
+            outputs: [std::ptr::null_mut(); MOST_ROWS],
+            columns: width,
+            resume: depths.start > 0,
+            bias: std::ptr::null(),
+        };
+        for (panel, first) in (0..columns.len()).step_by(width).enumerate() {
+            tile.columns = width.min(columns.len() - first);
+            let column = columns.start + first;
+            (tile.b, tile.b_step) = if b.in_place && tile.columns == width {
+                (b.source.wrapping_add(first), b.step)
+            } else {
+                (b.packed.wrapping_add(panel * width * depths.len()), width)
+            };
+            if let (true, Some(bias)) = (last, self.epilogue.bias) {
+                tile.bias = bias[column..].as_ptr();
+            }
+            for top in (0..rows.len()).step_by(high) {
+                let count = high.min(rows.len() - top);
+                for row in 0..high {
+                    let valid = top + row.min(count - 1);
+                    tile.rows[row] = a.base.wrapping_add(if a.packed {
+                        top * depths.len() + row.min(count - 1)
+                    } else {
+                        valid * a.row_stride
+                    });
+                    tile.outputs[row] = self.c.at((rows.start + valid) * self.size.columns + column);
+                }
+                // SAFETY: rows and columns are inside of A, B (or their panels) and C.
+                unsafe { self.kernels.tile(count, tile.columns)(&tile) }
+            }
+        }
+        if last && self.epilogue.format != Format::F32 {
+            for row in rows.clone() {
+                // SAFETY: this thread alone has these outputs, and no other reference to them lives.
+                let outputs = unsafe { self.c.slice(row * self.size.columns + columns.start, columns.len()) };
+                round_slice(self.isa, self.epilogue.format, outputs);
+            }
+        }
+    }
+
+    /// A block of A: in place, or packed into panels of the tile's height with k outermost.
+    fn left(&self, rows: &Range<usize>, depths: &Range<usize>, block: Option<&mut [f32]>) -> Left {
+        let source = self
+            .a
+            .data
+            .as_ptr()
+            .wrapping_add(rows.start * self.a.row_stride + depths.start * self.a.column_stride);
+        let Some(block) = block else {
+            return Left {
+                base: source,
+                row_stride: self.a.row_stride,
+                step: self.a.column_stride,
+                packed: false,
+            };
+        };
+        let high = self.kernels.rows;
+        for top in (0..rows.len()).step_by(high) {
+            let count = high.min(rows.len() - top);
+            let target = block[top * depths.len()..][..high * depths.len()].as_mut_ptr();
+            let source = source.wrapping_add(top * self.a.row_stride);
+            // SAFETY: the source is inside of A, the target has `high` floats for each k.
+            unsafe {
+                pack(
+                    self.kernels,
+                    source,
+                    self.a.row_stride,
+                    self.a.column_stride,
+                    target,
+                    high,
+                    count,
+                    depths.len(),
+                )
+            }
+        }
+        Left { base: block.as_ptr(), row_stride: 0, step: high, packed: true }
+    }
+}
+
+/// Where a block of A is.
+struct Left {
+    base: *const f32,
+    row_stride: usize,
+    step: usize,
+    packed: bool,
+}
+
+/// Where the panels of B are.
+struct Panels {
+    packed: *const f32,
+    source: *const f32,
+    step: usize,
+    in_place: bool,
+}
+
+/// Packs a panel: element `i` of `count` at step `k` of `depth` goes to `target[k * width + i]`. Places past `count` are
+/// left as they are: they only meet outputs that are not stored.
+///
+/// # Safety
+/// All elements of the source are valid, and `width * depth` floats of the target.
+unsafe fn pack(
+    kernels: &Kernels,
+    source: *const f32,
+    stride: usize,
+    depth_stride: usize,
+    target: *mut f32,
+    width: usize,
+    count: usize,
+    depth: usize,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if stride == 1 {
+            (kernels.copy)(source, depth_stride, target, width, depth, count);
+        } else if depth_stride == 1 {
+            (kernels.transpose)(source, stride, target, width, count, depth);
+        } else {
+            for k in 0..depth {
+                for index in 0..count {
+                    *target.add(k * width + index) = *source.add(k * depth_stride + index * stride);
+                }
+            }
+        }
+    }
+}

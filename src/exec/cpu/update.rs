@@ -1,0 +1,122 @@
+//! From scaled gradients to new parameters, vectorised; equal to `exec::reference::update` bit for bit. The optimizers'
+//! rules are the reference's own functions of one element, compiled here for each instruction set.
+
+use super::reduce::map_sum;
+use super::threads::Threads;
+use super::vector::{CHEAP, Units, for_each_isa, parallel};
+use crate::arithmetic::Isa;
+pub use crate::exec::reference::scaler::{ScaleRule, update as update_scale};
+pub use crate::exec::reference::update::{Adam, Sgd, clip_coefficient};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+for_each_isa! {
+    /// Multiplies in place; true if any value was not finite before.
+    fn unscale(gradients: &mut [f32], factor: f32) -> bool {
+        const EXPONENT: u32 = 0x7f80_0000;
+        let mut found = 0_u32;
+        for gradient in gradients {
+            // All exponent bits set is infinity or NaN.
+            found |= u32::from(gradient.to_bits() & EXPONENT == EXPONENT);
+            *gradient *= factor;
+        }
+        found != 0
+    }
+
+    /// One SGD step with momentum.
+    fn sgd_momentum(op: &Sgd, parameters: &mut [f32], buffers: &mut [f32], gradients: &[f32], clip: f32) {
+        let length = parameters.len();
+        let (op, buffers, gradients) = (*op, &mut buffers[..length], &gradients[..length]);
+        for index in 0..length {
+            (parameters[index], buffers[index]) =
+                op.step(parameters[index], buffers[index], gradients[index], clip);
+        }
+    }
+
+    /// One SGD step without momentum.
+    fn sgd_without(op: &Sgd, parameters: &mut [f32], gradients: &[f32], clip: f32) {
+        let op = *op;
+        for (p, g) in parameters.iter_mut().zip(gradients) {
+            *p = op.step(*p, 0.0, *g, clip).0;
+        }
+    }
+
+    /// One Adam step.
+    fn adam_step(
+        op: &Adam, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradients: &[f32], clip: f32,
+    ) {
+        let length = parameters.len();
+        let (first, second, gradients) = (&mut first[..length], &mut second[..length], &gradients[..length]);
+        let op = *op;
+        for index in 0..length {
+            (parameters[index], first[index], second[index]) =
+                op.step(parameters[index], first[index], second[index], gradients[index], clip);
+        }
+    }
+}
+
+/// Multiplies every gradient by the inverse of the loss scale; true if any was not finite before that.
+pub fn unscale_and_check(isa: Isa, threads: &Threads, gradients: &mut [f32], inverse_scale: f32) -> bool {
+    let found = AtomicBool::new(false);
+    let length = gradients.len();
+    parallel(threads, length, CHEAP, Units::new(gradients, 1), |_, share| {
+        if unscale(isa, share.slice, inverse_scale) {
+            found.store(true, Ordering::Relaxed);
+        }
+    });
+    found.into_inner()
+}
+
+/// Σ x², each square rounded before it is added in the order of `reduce::sum`.
+pub fn sum_of_squares(isa: Isa, threads: &Threads, x: &[f32]) -> f32 {
+    map_sum(isa, threads, [x], |[x]| x * x)
+}
+
+/// One SGD step over a tensor: parameters and momentum buffers in place. Gradients are multiplied by `clip` first.
+pub fn sgd(
+    isa: Isa,
+    threads: &Threads,
+    op: &Sgd,
+    parameters: &mut [f32],
+    buffers: &mut [f32],
+    gradients: &[f32],
+    clip: f32,
+) {
+    let length = parameters.len();
+    let outputs = (Units::new(parameters, 1), Units::new(buffers, 1));
+    parallel(threads, length, CHEAP, outputs, |range, (p, b)| {
+        sgd_momentum(isa, op, p.slice, b.slice, &gradients[range], clip);
+    });
+}
+
+/// One SGD step without momentum, which has no buffers.
+pub fn sgd_plain(
+    isa: Isa,
+    threads: &Threads,
+    op: &Sgd,
+    parameters: &mut [f32],
+    gradients: &[f32],
+    clip: f32,
+) {
+    let length = parameters.len();
+    parallel(threads, length, CHEAP, Units::new(parameters, 1), |range, p| {
+        sgd_without(isa, op, p.slice, &gradients[range], clip);
+    });
+}
+
+/// One Adam or AdamW step over a tensor: parameters and both moments in place. Gradients are multiplied by `clip` first.
+pub fn adam(
+    isa: Isa,
+    threads: &Threads,
+    op: &Adam,
+    parameters: &mut [f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    gradients: &[f32],
+    clip: f32,
+) {
+    let length = parameters.len();
+    let outputs = (Units::new(parameters, 1), Units::new(first, 1), Units::new(second, 1));
+    parallel(threads, length, CHEAP, outputs, |range, (p, m, v)| {
+        adam_step(isa, op, p.slice, m.slice, v.slice, &gradients[range], clip);
+    });
+}

@@ -1,0 +1,79 @@
+//! Metrics over the splits that are not trained on.
+
+use super::cpu::buffer::Buffer;
+use super::cpu::engine::Engine;
+use super::cpu::loss::{CrossEntropy, argmax, cross_entropy, mean_squared_error};
+use super::fault::ExecFault;
+use super::session::gather;
+use crate::data::{Prepared, SplitView};
+use crate::plan::{Loss, Plan};
+use crate::record::Evaluation;
+use std::collections::BTreeMap;
+
+/// Evaluates every split but `train`, in the order of their names.
+///
+/// # Errors
+/// None today; kept for backends that can fail.
+pub fn all_splits(
+    plan: &Plan,
+    prepared: &Prepared,
+    engine: &mut Engine,
+    step: u64,
+) -> Result<Vec<Evaluation>, ExecFault> {
+    let names: Vec<String> = prepared.names().filter(|name| *name != "train").map(str::to_owned).collect();
+    let mut found = Vec::new();
+    for name in names {
+        if let Some(split) = prepared.split(&name) {
+            let metrics = metrics(plan, &split, engine);
+            found.push(Evaluation { step, split: name, examples: split.length as u64, metrics });
+        }
+    }
+    Ok(found)
+}
+
+/// Runs the evaluation form over a split in order; a last batch that is not full is filled up with its first example, and
+/// what is said of the filling is left out.
+///
+/// `accuracy` is the share of examples whose largest logit is at the label; `loss` the mean over examples: batch means times
+/// their counts, summed in order, divided by the number of examples.
+fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<String, f32> {
+    let batch = plan.data.batch;
+    let (mut correct, mut total_loss) = (0_u64, 0.0_f32);
+    for start in (0..split.length).step_by(batch) {
+        let count = batch.min(split.length - start);
+        let filled: Vec<u32> =
+            (0..batch).map(|index| (if index < count { start + index } else { start }) as u32).collect();
+        let examples = gather(split, &filled);
+        let prediction = engine.predict(&examples);
+        let width = prediction.len() / batch;
+        let prediction = &prediction[..count * width];
+        match (&plan.loss, &examples.labels) {
+            (Loss::CrossEntropy { label_smoothing, ignore_index }, Buffer::Integer(labels)) => {
+                let labels = &labels[..count];
+                let mut best = vec![0; count];
+                argmax(engine.isa(), engine.threads(), width, prediction, &mut best);
+                correct += best.iter().zip(labels).filter(|(best, label)| best == label).count() as u64;
+                let ignore = ignore_index.unwrap_or(i32::MIN);
+                let rule = CrossEntropy { classes: width, smoothing: *label_smoothing, ignore };
+                let mut lse = vec![0.0; count];
+                let (mean, counted) =
+                    cross_entropy(engine.isa(), engine.threads(), &rule, prediction, labels, &mut lse);
+                if counted > 0 {
+                    total_loss += mean * counted as f32;
+                }
+            }
+            (_, Buffer::Float(targets)) => {
+                let targets = &targets[..prediction.len().min(targets.len())];
+                total_loss += mean_squared_error(engine.isa(), engine.threads(), prediction, targets) * count as f32;
+            }
+            _ => {}
+        }
+    }
+    let examples = split.length as f32;
+    let known = [("accuracy", correct as f32 / examples), ("loss", total_loss / examples)];
+    known
+        .into_iter()
+        .filter(|(name, _)| plan.evaluate.metrics.iter().any(|metric| metric == name))
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}

@@ -1,0 +1,80 @@
+//! Why a run ended before its end. Codes 0700–0719.
+
+use crate::data::DataFault;
+use crate::diag::Code;
+
+/// The end of a run, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecFault {
+    /// The permanent code.
+    pub code: Code,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl ExecFault {
+    /// A fault with a message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: None }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help = Some(text.into());
+        self
+    }
+
+    pub(super) fn loss_not_finite(step: u64, loss: f32) -> Self {
+        Self::new(Code(701), format!("the loss of step {step} is {loss}, expected a finite number"))
+            .help("lower `optimizer lr=`, add `train clip-norm=1.0`, or look for odd values in the data")
+    }
+
+    pub(super) fn scale_at_floor(step: u64, scale: f32, floor: f32, culprit: &str) -> Self {
+        Self::new(
+            Code(702),
+            format!(
+                "the loss scale fell to {scale} at step {step}, below its floor of {floor}: the gradient of {culprit} stays non-finite"
+            ),
+        )
+        .help(format!(
+            "the gradients overflow for another reason than the scale; give the layer f32 in `precision` (`layer \"{}\" dtype=\"f32\"`), lower the learning rate, or use amp-bf16",
+            culprit.rsplit_once('.').map_or(culprit, |(layer, _)| layer)
+        ))
+    }
+
+    pub(super) fn too_little_data(batches: usize, accumulate: u32) -> Self {
+        Self::new(Code(703), format!("an epoch has {batches} batches, fewer than the {accumulate} of one step"))
+            .help("lower `train accumulate=` or `data batch`")
+    }
+
+    pub(super) fn no_training_split() -> Self {
+        Self::new(Code(704), "the data has no split called `train`").help("write `split train=0.8 test=0.2` in `data`")
+    }
+
+    /// An instruction set that this machine lacks or nobody knows.
+    pub fn instruction_set(asked: &str, available: &[String]) -> Self {
+        Self::new(Code(705), format!("this machine cannot run the instruction set `{asked}`"))
+            .help(format!("it has: {}", available.join(", ")))
+    }
+
+    /// The operating system gave no threads.
+    pub fn threads(count: usize, cause: impl std::fmt::Display) -> Self {
+        Self::new(Code(706), format!("{count} worker threads could not be started: {cause}"))
+            .help("lower `--threads`")
+    }
+
+    /// The record or a checkpoint could not be written.
+    pub fn record(cause: impl std::fmt::Display) -> Self {
+        Self::new(Code(707), format!("the record could not be written: {cause}"))
+            .help("make room on the disk, or choose another place with `--store`")
+    }
+}
+
+impl From<DataFault> for ExecFault {
+    fn from(fault: DataFault) -> Self {
+        Self { code: fault.code, message: fault.to_string(), help: fault.help }
+    }
+}

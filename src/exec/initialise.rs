@@ -1,0 +1,74 @@
+//! First values of parameters, from the counter-based generator.
+//!
+//! The stream is named by the parameter, so adding a layer never changes how another one begins.
+
+use crate::arithmetic::philox::Stream;
+use crate::digest::Digest;
+use crate::plan::Initialiser;
+
+/// The number of the random stream with this name: the first eight bytes of its digest, little endian.
+pub fn stream_number(name: &str) -> u64 {
+    let digest = Digest::of_bytes(name.as_bytes());
+    digest.0[..8].iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+/// Fills a parameter in row-major order: element i takes draw i of step 0 of the stream `init:NAME`.
+///
+/// Bounds are computed in f32: 1/sqrt(fan-in), sqrt(6/(fan-in + fan-out)), sqrt(2/fan-in); a uniform draw u in [0, 1)
+/// becomes (2u - 1)·bound, each operation rounded.
+pub fn fill(initialiser: Initialiser, seed: u64, name: &str, fan_in: usize, fan_out: usize, values: &mut [f32]) {
+    let stream = Stream::new(seed, stream_number(&format!("init:{name}")));
+    let uniform = |values: &mut [f32], bound: f32| {
+        for (index, value) in values.iter_mut().enumerate() {
+            *value = (2.0 * stream.uniform(0, index as u64) - 1.0) * bound;
+        }
+    };
+    let normal = |values: &mut [f32], std: f32| {
+        for (index, value) in values.iter_mut().enumerate() {
+            *value = stream.normal(0, index as u64) * std;
+        }
+    };
+    let (fan_in, fan_out) = (fan_in.max(1) as f32, fan_out.max(1) as f32);
+    match initialiser {
+        Initialiser::Constant(constant) => values.fill(constant),
+        Initialiser::FanInUniform => uniform(values, 1.0 / fan_in.sqrt()),
+        Initialiser::XavierUniform => uniform(values, (6.0 / (fan_in + fan_out)).sqrt()),
+        Initialiser::KaimingNormal => normal(values, (2.0 / fan_in).sqrt()),
+        Initialiser::Normal { std } => normal(values, std),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_begins_alike_whatever_else_there_is() {
+        let (mut first, mut second) = ([0.0; 8], [0.0; 100]);
+        fill(Initialiser::FanInUniform, 1, "head.weight", 4, 2, &mut first);
+        fill(Initialiser::FanInUniform, 1, "head.weight", 4, 2, &mut second);
+        assert_eq!(first, second[..8]);
+        fill(Initialiser::FanInUniform, 1, "head.bias", 4, 2, &mut second);
+        assert_ne!(first, second[..8]);
+    }
+
+    #[test]
+    fn uniform_draws_stay_inside_and_fill_the_bound() {
+        let mut values = vec![0.0; 20_000];
+        fill(Initialiser::FanInUniform, 7, "weight", 16, 1, &mut values);
+        let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        assert!(largest <= 0.25 && largest > 0.2499, "{largest}");
+        // The mean of 20,000 draws of variance 0.25²/3 has a standard deviation of 0.00102.
+        let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / 20_000.0;
+        assert!(mean.abs() < 0.005, "{mean}");
+    }
+
+    #[test]
+    fn normal_draws_have_the_declared_deviation() {
+        let mut values = vec![0.0; 40_000];
+        fill(Initialiser::KaimingNormal, 7, "weight", 8, 1, &mut values);
+        let variance = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>() / 40_000.0;
+        // Variance 0.25; the estimate's standard deviation is 0.25·sqrt(2/40000) = 0.0018.
+        assert!((variance - 0.25).abs() < 0.009, "{variance}");
+    }
+}

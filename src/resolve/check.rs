@@ -1,0 +1,496 @@
+//! Nodes against their rules: one pass that reports every fault of a node and hands back its values, defaults filled in.
+//!
+//! After a fault the value is left out of [`Fields`], and its getters give a harmless value, so that the work goes on and
+//! finds the other faults; a plan is only handed out when nothing was reported.
+
+use super::rule::{Kind, Name, NodeRule, Occurs, Presence, Rule};
+use crate::diag::{Diagnostic, Sink, Span, codes, nearest};
+use crate::syntax::{Argument, Node, NumberFault, Property, Value};
+use std::collections::BTreeMap;
+
+/// The values of a node that passed its rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields<'tree> {
+    /// The node; `None` when it does not stand and everything is a default.
+    pub node: Option<&'tree Node>,
+    /// Values by name.
+    values: BTreeMap<Name, Field>,
+    /// Arguments beyond the named ones.
+    pub rest: Vec<&'tree Argument>,
+    /// Properties that no rule names.
+    pub open: Vec<&'tree Property>,
+    /// Children in order, each checked against its own rule.
+    pub children: Vec<Fields<'tree>>,
+}
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Field {
+    /// The value; of the declared type.
+    pub value: Value,
+    /// Where it was written: by the user, or as a default by a module; `None` for a default of the language.
+    pub span: Option<Span>,
+}
+
+impl<'tree> Fields<'tree> {
+    /// The field of a name.
+    pub fn get(&self, name: &str) -> Option<&Field> {
+        self.values.get(name)
+    }
+
+    /// All fields by name.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Field)> {
+        self.values.iter().map(|(name, field)| (name.as_ref(), field))
+    }
+
+    /// Where a value was written; the node itself for a default.
+    pub fn span(&self, name: &str) -> Option<Span> {
+        self.get(name).and_then(|field| field.span).or_else(|| self.node.map(|node| node.span))
+    }
+
+    /// True when a value was written by somebody.
+    pub fn is_written(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|field| field.span.is_some())
+    }
+
+    /// The children of a name.
+    pub fn children_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Fields<'tree>> {
+        self.children.iter().filter(move |child| child.node.is_some_and(|node| node.name.text == name))
+    }
+
+    /// The only child of a name.
+    pub fn child(&self, name: &str) -> Option<&Fields<'tree>> {
+        self.children.iter().find(|child| child.node.is_some_and(|node| node.name.text == name))
+    }
+
+    /// A whole number, if there is one.
+    pub fn optional_whole<T: TryFrom<i128>>(&self, name: &str) -> Option<T> {
+        match &self.get(name)?.value {
+            Value::Number(number) => number.integer().ok().and_then(|value| T::try_from(value).ok()),
+            _ => None,
+        }
+    }
+
+    /// A whole number.
+    pub fn whole<T: TryFrom<i128> + Default>(&self, name: &str) -> T {
+        self.optional_whole(name).unwrap_or_default()
+    }
+
+    /// A number in one rounding, if there is one.
+    pub fn optional_f32(&self, name: &str) -> Option<f32> {
+        match &self.get(name)?.value {
+            Value::Number(number) => number.f32().ok(),
+            _ => None,
+        }
+    }
+
+    /// A number in one rounding.
+    pub fn f32(&self, name: &str) -> f32 {
+        self.optional_f32(name).unwrap_or_default()
+    }
+
+    /// A number in one rounding.
+    pub fn f64(&self, name: &str) -> f64 {
+        match self.get(name).map(|field| &field.value) {
+            Some(Value::Number(number)) => number.f64().unwrap_or_default(),
+            _ => 0.0,
+        }
+    }
+
+    /// A flag.
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.get(name), Some(Field { value: Value::Flag(true), .. }))
+    }
+
+    /// A flag, if there is one.
+    pub fn optional_flag(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|field| field.value == Value::Flag(true))
+    }
+
+    /// A text, if there is one.
+    pub fn optional_text(&self, name: &str) -> Option<&str> {
+        match &self.get(name)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A text.
+    pub fn text(&self, name: &str) -> &str {
+        self.optional_text(name).unwrap_or_default()
+    }
+}
+
+/// The values of a node that does not stand: defaults alone.
+pub(crate) fn absent(rule: &NodeRule) -> Fields<'static> {
+    let mut fields = Fields::default();
+    for rule in rule.arguments.iter().chain(&rule.properties) {
+        fill(rule, &mut fields.values);
+    }
+    fields
+}
+
+fn fill(rule: &Rule, values: &mut BTreeMap<Name, Field>) {
+    if let Presence::Default(value) = &rule.presence {
+        values.insert(rule.name.clone(), Field { value: value.clone(), span: rule.span });
+    }
+}
+
+/// Checks a node and all below it.
+pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink: &mut Sink) -> Fields<'tree> {
+    let mut fields = Fields { node: Some(node), ..Fields::default() };
+    check_annotation(node.annotation.as_ref().map(|word| (word.text.as_str(), word.span)), sink);
+    for (index, argument) in node.arguments.iter().enumerate() {
+        let known = rule.arguments.get(index);
+        let Some(expected) = known.or(rule.rest.as_ref()) else {
+            extra_argument(node, rule, argument, path, sink);
+            break;
+        };
+        let passed = check_value(expected, argument, node, &format!("{path}.{}", expected.name), Some(path), sink);
+        if passed && known.is_some() {
+            fields.values.insert(expected.name.clone(), Field { value: argument.value.clone(), span: Some(argument.span) });
+        } else if passed {
+            fields.rest.push(argument);
+        }
+    }
+    for property in &node.properties {
+        match rule.properties.iter().find(|known| known.name == property.name.text) {
+            Some(expected) => {
+                let field_path = format!("{path}.{}", expected.name);
+                if check_value(expected, &property.value, node, &field_path, None, sink) {
+                    let field = Field { value: property.value.value.clone(), span: Some(property.value.span) };
+                    fields.values.insert(expected.name.clone(), field);
+                }
+            }
+            None if rule.open => fields.open.push(property),
+            None => unknown_property(property, rule, path, sink),
+        }
+    }
+    for (index, expected) in rule.arguments.iter().enumerate() {
+        if index >= node.arguments.len() {
+            missing(expected, node, path, true, &mut fields, sink);
+        }
+    }
+    for expected in &rule.properties {
+        if node.property(&expected.name).is_none() {
+            missing(expected, node, path, false, &mut fields, sink);
+        }
+    }
+    check_children(node, rule, path, &mut fields, sink);
+    fields
+}
+
+fn check_children<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, fields: &mut Fields<'tree>, sink: &mut Sink) {
+    if rule.children.is_empty() {
+        if let Some(first) = node.children.as_ref().and_then(|children| children.first()) {
+            sink.push(
+                Diagnostic::error(codes::NO_BLOCK, format!("`{path}` takes no block"))
+                    .at(first.span, "stands in a block")
+                    .at(node.span, "of this node")
+                    .help("write its settings as properties, `name=value`, on the node's own line"),
+            );
+        }
+        return;
+    }
+    fields.children = check_nodes(node.nodes(), &rule.children, Some(path), Some(node.span), sink);
+}
+
+/// Checks the nodes of a block or of a whole text against those that may stand there.
+pub(crate) fn check_nodes<'tree>(
+    nodes: &'tree [Node],
+    rules: &[NodeRule],
+    path: Option<&str>,
+    parent: Option<Span>,
+    sink: &mut Sink,
+) -> Vec<Fields<'tree>> {
+    let mut checked = Vec::new();
+    let mut first = BTreeMap::new();
+    for node in nodes {
+        let name = node.name.text.as_str();
+        let Some(rule) = rules.iter().find(|rule| rule.name == name) else {
+            unknown_node(node, rules.iter().map(|rule| rule.name), path, sink);
+            continue;
+        };
+        let node_path = path.map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"));
+        if rule.occurs != Occurs::Many
+            && let Some(span) = first.insert(name, node.span)
+        {
+            sink.push(
+                Diagnostic::error(codes::DUPLICATE_NODE, format!("`{node_path}` is given twice"))
+                    .at(node.span, "given again")
+                    .at(span, "first given here")
+                    .help("keep one of them"),
+            );
+            first.insert(name, span);
+            continue;
+        }
+        checked.push(check(node, rule, &node_path, sink));
+    }
+    for rule in rules.iter().filter(|rule| rule.occurs == Occurs::Once && !first.contains_key(rule.name)) {
+        let place = path.map_or_else(|| "the manifest".to_owned(), |path| format!("`{path}`"));
+        let mut diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("{place} has no `{}`", rule.name));
+        if let Some(span) = parent {
+            diagnostic = diagnostic.at(span, format!("`{}` is expected in its block", rule.name));
+        }
+        sink.push(diagnostic.help(format!("add `{}`: {}", example(rule), rule.doc)));
+    }
+    checked
+}
+
+/// A node as a person might type it.
+fn example(rule: &NodeRule) -> String {
+    let mut text = rule.name.to_owned();
+    for argument in rule.arguments.iter().filter(|argument| argument.presence == Presence::Required) {
+        text.push_str(match (argument.kind, argument.one_of.first()) {
+            (Kind::Text, Some(first)) => return format!("{text} \"{first}\""),
+            (Kind::Text, None) => " \"…\"",
+            _ => " …",
+        });
+    }
+    for property in rule.properties.iter().filter(|property| property.presence == Presence::Required) {
+        text.push_str(&format!(" {}=…", property.name));
+    }
+    text
+}
+
+pub(crate) fn unknown_node<'a>(node: &Node, known: impl Iterator<Item = &'a str>, path: Option<&str>, sink: &mut Sink) {
+    let known: Vec<&str> = known.collect();
+    let name = clip(&node.name.text);
+    let place = path.map_or_else(|| "a manifest".to_owned(), |path| format!("`{path}`"));
+    let diagnostic = Diagnostic::error(codes::UNKNOWN_NODE, format!("`{name}` is not a node of {place}"))
+        .at(node.name.span, "not known here");
+    sink.push(diagnostic.help(suggestion(&node.name.text, &known)));
+}
+
+fn unknown_property(property: &Property, rule: &NodeRule, path: &str, sink: &mut Sink) {
+    let known: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
+    let name = clip(&property.name.text);
+    sink.push(
+        Diagnostic::error(codes::UNKNOWN_PROPERTY, format!("`{path}` has no property `{name}`"))
+            .at(property.name.span, "not known here")
+            .help(suggestion(&property.name.text, &known)),
+    );
+}
+
+/// Offers the nearest name, or all of them.
+pub(crate) fn suggestion(typed: &str, known: &[&str]) -> String {
+    match nearest(typed, known.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None if known.is_empty() => "none is expected here".to_owned(),
+        None => format!("known are {}", list(known)),
+    }
+}
+
+/// `a`, `b` and `c`, each in backticks.
+pub(crate) fn list(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str, sink: &mut Sink) {
+    if argument.value == Value::Faulty {
+        return;
+    }
+    let count = rule.arguments.len();
+    let expected = match count {
+        0 => "no argument".to_owned(),
+        1 => "one argument".to_owned(),
+        _ => format!("{count} arguments"),
+    };
+    let names: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
+    let diagnostic = Diagnostic::error(codes::EXTRA_ARGUMENT, format!("`{path}` takes {expected} and has {}", node.arguments.len()))
+        .at(argument.span, "one too many");
+    sink.push(diagnostic.help(match names.as_slice() {
+        [] => "delete it".to_owned(),
+        _ => format!("settings are written `name=value`; known are {}", list(&names)),
+    }));
+}
+
+fn missing(rule: &Rule, node: &Node, path: &str, argument: bool, fields: &mut Fields<'_>, sink: &mut Sink) {
+    fill(rule, &mut fields.values);
+    if rule.presence != Presence::Required {
+        return;
+    }
+    let what = if argument { "argument" } else { "property" };
+    let mut diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no {what} `{}`", rule.name))
+        .at(node.span, format!("{} is expected", rule.kind.describe()));
+    if let Some(span) = rule.span {
+        diagnostic = diagnostic.at(span, "declared here without a default");
+    }
+    let form = if argument { format!("write the {}", rule.name) } else { format!("write `{}=…`", rule.name) };
+    sink.push(diagnostic.help(format!("{form}: {}", lower(&rule.doc))));
+}
+
+fn lower(doc: &str) -> String {
+    let mut characters = doc.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect::<String>().trim_end_matches('.').to_owned(),
+        None => "it has no default".to_owned(),
+    }
+}
+
+fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
+    let Some((name, span)) = annotation else { return };
+    let diagnostic = match name {
+        "expr" => Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
+            .at(span, "only the body of a module can compute")
+            .help("write the value itself"),
+        _ => Diagnostic::error(codes::ANNOTATION, format!("the type annotation `({})` is not known", clip(name)))
+            .at(span, "not known")
+            .help("delete it; the type of every value is declared already"),
+    };
+    sink.push(diagnostic);
+}
+
+/// Checks one value; true when it is of the declared type and in its range.
+pub(crate) fn check_value(
+    rule: &Rule,
+    argument: &Argument,
+    node: &Node,
+    path: &str,
+    argument_of: Option<&str>,
+    sink: &mut Sink,
+) -> bool {
+    let annotation = argument.annotation.as_ref().map(|word| (word.text.as_str(), word.span));
+    check_annotation(annotation, sink);
+    if argument.value == Value::Faulty || annotation.is_some() {
+        return false;
+    }
+    let written = |text: &str| match argument_of {
+        Some(_) => format!("`{text}`"),
+        None => format!("`{}={text}`", rule.name),
+    };
+    let fault = match fault_of(rule, &argument.value, path, &written) {
+        None => return true,
+        Some(fault) => fault,
+    };
+    let mut diagnostic = Diagnostic::error(fault.code, fault.message).at(argument.span, fault.label);
+    if let Some(span) = rule.span {
+        diagnostic = diagnostic.at(span, fault.declared);
+    } else if argument.span.file != node.span.file {
+        diagnostic = diagnostic.at(node.span, "used here");
+    }
+    if let Some(help) = fault.help {
+        diagnostic = diagnostic.help(help);
+    }
+    sink.push(diagnostic);
+    false
+}
+
+struct ValueFault {
+    code: crate::diag::Code,
+    message: String,
+    label: String,
+    declared: String,
+    help: Option<String>,
+}
+
+fn fault_of(rule: &Rule, value: &Value, path: &str, written: &dyn Fn(&str) -> String) -> Option<ValueFault> {
+    match (rule.kind, value) {
+        (Kind::Integer, Value::Number(number)) => match number.integer() {
+            Ok(value) => range_fault(rule, value as f64, &number.lexeme, path),
+            Err(fault) => Some(number_fault(rule, fault, &number.lexeme, path, written)),
+        },
+        (Kind::Real32 | Kind::Real64, Value::Number(number)) => {
+            let value = if rule.kind == Kind::Real32 { number.f32().map(f64::from) } else { number.f64() };
+            // The rounded value is what is used, so it is what must be in the range.
+            match value {
+                Ok(value) => range_fault(rule, value, &number.lexeme, path),
+                Err(fault) => Some(number_fault(rule, fault, &number.lexeme, path, written)),
+            }
+        }
+        (Kind::Flag, Value::Flag(_)) => None,
+        (Kind::Text, Value::Text(text)) => choice_fault(rule, text, path, written),
+        _ => Some(ValueFault {
+            code: codes::WRONG_TYPE,
+            message: format!("`{path}` is {}, and {} is expected", value.describe(), rule.kind.describe()),
+            label: format!("this is {}", value.describe()),
+            declared: format!("declared as {}", rule.kind.word()),
+            help: type_help(rule, value, written),
+        }),
+    }
+}
+
+fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Option<String> {
+    match (rule.kind, value) {
+        (Kind::Integer | Kind::Real32 | Kind::Real64, Value::Text(text)) => {
+            let plain = text.parse::<f64>().is_ok_and(f64::is_finite);
+            plain.then(|| format!("remove the quotes: {}", written(text)))
+        }
+        (Kind::Flag, Value::Text(text)) if matches!(text.as_str(), "true" | "false" | "yes" | "no" | "on" | "off") => {
+            let flag = matches!(text.as_str(), "true" | "yes" | "on");
+            Some(format!("write {}", written(&format!("#{flag}"))))
+        }
+        (Kind::Flag, Value::Number(number)) if matches!(number.lexeme.as_str(), "0" | "1") => {
+            Some(format!("write {}", written(&format!("#{}", number.lexeme == "1"))))
+        }
+        (Kind::Text, Value::Number(number)) => Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme))))),
+        (_, Value::Null) => Some("delete it to get the default, or write a value".to_owned()),
+        _ => None,
+    }
+}
+
+fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, written: &dyn Fn(&str) -> String) -> ValueFault {
+    let width = if rule.kind == Kind::Real32 { "f32" } else { "f64" };
+    let lexeme = clip(lexeme);
+    let (code, message, help) = match fault {
+        NumberFault::NotWhole(whole) => (
+            codes::NOT_WHOLE,
+            format!("`{path}` is `{lexeme}`, and a whole number is expected"),
+            whole.map(|whole| format!("write {}", written(&whole.to_string()))),
+        ),
+        NumberFault::TooLarge if rule.kind == Kind::Integer => {
+            (codes::DOES_NOT_FIT, format!("`{path}` is larger than any whole number that amp counts with"), None)
+        }
+        NumberFault::TooLarge => {
+            (codes::DOES_NOT_FIT, format!("`{path}` is larger than the largest {width}"), Some("write a finite number".to_owned()))
+        }
+        NumberFault::TooSmall => (
+            codes::DOES_NOT_FIT,
+            format!("`{path}` is not zero, and so small that it is zero as {width}"),
+            Some(format!("write {} if zero is meant", written("0"))),
+        ),
+    };
+    ValueFault { code, message, label: range_label(rule), declared: format!("declared as {}", rule.kind.word()), help }
+}
+
+fn range_label(rule: &Rule) -> String {
+    if rule.range == Default::default() { format!("expected {}", rule.kind.describe()) } else { format!("expected {}", rule.range) }
+}
+
+fn range_fault(rule: &Rule, value: f64, lexeme: &str, path: &str) -> Option<ValueFault> {
+    if rule.range.holds(value) {
+        return None;
+    }
+    Some(ValueFault {
+        code: codes::OUT_OF_RANGE,
+        message: format!("`{path}` is {}, and must be {}", clip(lexeme), rule.range),
+        label: format!("must be {}", rule.range),
+        declared: "the range is declared here".to_owned(),
+        help: None,
+    })
+}
+
+fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> String) -> Option<ValueFault> {
+    if rule.one_of.is_empty() || rule.one_of.iter().any(|known| known == text) {
+        return None;
+    }
+    let known: Vec<&str> = rule.one_of.iter().map(Name::as_ref).collect();
+    Some(ValueFault {
+        code: codes::NOT_ONE_OF,
+        message: format!("`{path}` is \"{}\", and must be one of {}", clip(text), list(&known)),
+        label: "not one of them".to_owned(),
+        declared: "declared here".to_owned(),
+        help: nearest(text, known.iter().copied()).map(|name| format!("did you mean {}?", written(&format!("\"{name}\"")))),
+    })
+}
+
+/// A piece of the user's text that is short enough for a message, without line breaks.
+pub(crate) fn clip(text: &str) -> String {
+    let line: String = text.chars().take(60).map(|character| if character.is_control() { ' ' } else { character }).collect();
+    if line.len() < text.len() { format!("{line}…") } else { line }
+}

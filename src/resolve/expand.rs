@@ -1,0 +1,472 @@
+//! Bodies of modules to what they say: expressions become values, `if` and `repeat` and `use` disappear.
+//!
+//! A model becomes blocks of layers with dotted paths. The other kinds become the one primitive node that their body comes
+//! to. Work is bounded: [`MAX_ITEMS`] layers and iterations, [`MAX_LEVELS`] blocks inside one another, over all modules.
+//!
+//! Paths: a layer is named by its first argument or else by its kind; the second unnamed `linear` of a block is `linear-2`.
+//! So a layer put into a block renames only the unnamed ones of its kind behind it, and a named one never.
+
+use super::check::{Fields, check, clip};
+use super::expression::{self, Outcome, Sort};
+use super::layers;
+use super::module::{Module, Modules, Scope, bind, is_identifier};
+use super::rule::{Kind, NodeRule, Rule};
+use crate::diag::{Diagnostic, Sink, Span, codes};
+use crate::plan::{Block, Combine, Layer};
+use crate::syntax::{Argument, Node, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Most layers and iterations of one model.
+pub(crate) const MAX_ITEMS: usize = 100_000;
+/// Deepest nesting of blocks and modules.
+const MAX_LEVELS: usize = 80;
+
+/// Where a body is expanded: the module, its parameters, and the user's line that asked for it.
+pub(crate) struct Frame {
+    /// The module.
+    pub module: Rc<Module>,
+    /// Its parameters and the indices of `repeat` around.
+    pub scope: Scope,
+    /// The user's line; a layer of a user's own module is its own.
+    pub site: Option<Span>,
+}
+
+impl Frame {
+    /// A frame for a module that the node at `site` uses.
+    pub fn new(module: Rc<Module>, scope: Scope, site: Option<Span>) -> Self {
+        let site = if module.folder.is_some() { None } else { site };
+        Self { module, scope, site }
+    }
+}
+
+/// Expands bodies.
+pub(crate) struct Expander<'a, 'world> {
+    /// Reads the modules of `use`.
+    pub modules: &'a mut Modules<'world>,
+    /// Takes the faults.
+    pub sink: &'a mut Sink,
+    items: usize,
+    levels: usize,
+    stack: Vec<String>,
+}
+
+/// A node of a body after its own values were computed, and the node as written, which has the children.
+struct Item<'body> {
+    node: Node,
+    written: &'body Node,
+}
+
+impl<'a, 'world> Expander<'a, 'world> {
+    /// Nothing expanded yet.
+    pub fn new(modules: &'a mut Modules<'world>, sink: &'a mut Sink) -> Self {
+        Self { modules, sink, items: 0, levels: 0, stack: Vec::new() }
+    }
+
+    /// The layers of a model.
+    pub fn model(&mut self, frame: &Frame) -> Vec<Block> {
+        self.stack.push(frame.module.name.clone());
+        let module = Rc::clone(&frame.module);
+        let blocks = self.chain(&module.body, frame, "");
+        self.stack.pop();
+        blocks
+    }
+
+    /// The one primitive that a module of another kind comes to.
+    pub fn primitive(&mut self, frame: &Frame) -> Option<Node> {
+        let before = self.sink.diagnostics.len();
+        self.stack.push(frame.module.name.clone());
+        let module = Rc::clone(&frame.module);
+        let mut nodes = Vec::new();
+        let mut items = Vec::new();
+        self.flatten(&module.body, frame, &mut items);
+        for item in items {
+            if item.node.name.text != "use" {
+                nodes.push(self.with_children(item, frame));
+            } else if let Some((_, inner)) = self.used(&item.node, frame) {
+                nodes.extend(self.primitive(&inner));
+            }
+        }
+        self.stack.pop();
+        if nodes.len() == 1 {
+            return nodes.pop();
+        }
+        if self.sink.diagnostics.len() == before {
+            let found = nodes.len();
+            let diagnostic = Diagnostic::error(
+                codes::MODULE_SHAPE,
+                format!("the body of `{}` comes to {found} nodes, and exactly one is expected", module.name),
+            );
+            self.sink.push(diagnostic.at(module.span, format!("a module of kind {}", module.kind.word())));
+        }
+        None
+    }
+
+    /// Counts one layer or iteration; false when there have been too many.
+    fn spend(&mut self, span: Span) -> bool {
+        self.items += 1;
+        if self.items == MAX_ITEMS + 1 {
+            let diagnostic =
+                Diagnostic::error(codes::EXPANSION, format!("the model comes to more than {MAX_ITEMS} layers and iterations"));
+            self.sink.push(diagnostic.at(span, "one too many").help("lower the counts of `repeat`"));
+        }
+        self.items <= MAX_ITEMS
+    }
+
+    /// Goes one level down; false when that is too deep.
+    fn descend(&mut self, span: Span) -> bool {
+        if self.levels >= MAX_LEVELS {
+            // One report is enough for all that is too deep.
+            if self.items <= MAX_ITEMS {
+                self.items = MAX_ITEMS + 1;
+                let diagnostic =
+                    Diagnostic::error(codes::EXPANSION, format!("blocks and modules are nested deeper than {MAX_LEVELS} levels"));
+                self.sink.push(diagnostic.at(span, "one level too many").help("use fewer modules inside one another"));
+            }
+            return false;
+        }
+        self.levels += 1;
+        true
+    }
+
+    fn chain(&mut self, nodes: &[Node], frame: &Frame, prefix: &str) -> Vec<Block> {
+        let Some(first) = nodes.first() else { return Vec::new() };
+        if !self.descend(first.span) {
+            return Vec::new();
+        }
+        let mut items = Vec::new();
+        self.flatten(nodes, frame, &mut items);
+        let names = self.names(&mut items);
+        let mut blocks = Vec::new();
+        for (item, name) in items.iter().zip(names) {
+            if !self.spend(item.written.span) {
+                break;
+            }
+            let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+            self.block(item, frame, path, &mut blocks);
+        }
+        self.levels -= 1;
+        blocks
+    }
+
+    fn block(&mut self, item: &Item<'_>, frame: &Frame, path: String, blocks: &mut Vec<Block>) {
+        let span = frame.site.unwrap_or(item.written.span);
+        match item.node.name.text.as_str() {
+            "repeat" => self.repeat(item, frame, &path, blocks),
+            "residual" => {
+                check(&item.node, &structure("residual"), "residual", self.sink);
+                let inner = self.chain(item.written.nodes(), frame, &path);
+                blocks.push(Block::Parallel { path, combine: Combine::Add, chains: vec![inner, Vec::new()], span });
+            }
+            "parallel" => self.parallel(item, frame, path, span, blocks),
+            "use" => {
+                if let Some((_, inner)) = self.used(&item.node, frame) {
+                    let module = Rc::clone(&inner.module);
+                    self.stack.push(module.name.clone());
+                    blocks.extend(self.chain(&module.body, &inner, &path));
+                    self.stack.pop();
+                }
+            }
+            _ => {
+                let written = Item { node: item.node.clone(), written: item.written };
+                let node = self.with_children(written, frame);
+                let library = frame.site.map(|_| item.written.span);
+                if let Some(kind) = layers::lower(&node, self.sink) {
+                    blocks.push(Block::Layer(Layer { path, kind, span, library }));
+                }
+            }
+        }
+    }
+
+    fn repeat(&mut self, item: &Item<'_>, frame: &Frame, path: &str, blocks: &mut Vec<Block>) {
+        let fields = check(&item.node, &structure("repeat"), "repeat", self.sink);
+        let count: usize = fields.whole("count");
+        let index = fields.text("index").to_owned();
+        if fields.is_written("index") && (!is_identifier(&index) || frame.scope.contains_key(&index)) {
+            let message = if frame.scope.contains_key(&index) { "hides a name that is known already" } else { "is no name" };
+            let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("the index `{}` {message}", clip(&index)));
+            let span = fields.span("index").unwrap_or(item.written.span);
+            self.sink.push(diagnostic.at(span, "not allowed here").help("choose another name, such as `index=\"i\"`"));
+            return;
+        }
+        let mut inner = Frame { module: Rc::clone(&frame.module), scope: frame.scope.clone(), site: frame.site };
+        for turn in 0..count {
+            if !self.spend(item.written.span) {
+                return;
+            }
+            let value = Value::Number(crate::syntax::Number::from_integer(turn as i128));
+            let field = super::check::Field { value, span: Some(item.written.span) };
+            inner.scope.insert(index.clone(), (Kind::Integer, field));
+            let before = self.sink.diagnostics.len();
+            blocks.extend(self.chain(item.written.nodes(), &inner, &format!("{path}.{turn}")));
+            // The other turns would repeat the same faults.
+            if self.sink.diagnostics.len() > before {
+                return;
+            }
+        }
+    }
+
+    fn parallel(&mut self, item: &Item<'_>, frame: &Frame, path: String, span: Span, blocks: &mut Vec<Block>) {
+        let fields = check(&item.node, &structure("parallel"), "parallel", self.sink);
+        let combine = match fields.text("combine") {
+            "multiply" => Combine::Multiply,
+            "concatenate" => Combine::Concatenate { axis: fields.optional_whole("axis").unwrap_or(1) },
+            _ => Combine::Add,
+        };
+        if fields.is_written("axis") && !matches!(combine, Combine::Concatenate { .. }) {
+            let diagnostic = Diagnostic::error(codes::CONFLICT, "`axis` belongs to combine=\"concatenate\" alone");
+            let axis = fields.span("axis").unwrap_or(item.written.span);
+            self.sink.push(diagnostic.at(axis, "says nothing here").help("delete it"));
+        }
+        let mut parts = Vec::new();
+        self.flatten(item.written.nodes(), frame, &mut parts);
+        parts.retain(|part| {
+            let known = part.node.name.text == "chain";
+            if !known {
+                super::check::unknown_node(&part.node, ["chain"].into_iter(), Some("parallel"), self.sink);
+            }
+            known
+        });
+        let names = self.names(&mut parts);
+        let mut chains = Vec::new();
+        for (part, name) in parts.iter().zip(names) {
+            check(&part.node, &structure("chain"), "parallel.chain", self.sink);
+            chains.push(self.chain(part.written.nodes(), frame, &format!("{path}.{name}")));
+        }
+        if chains.len() < 2 {
+            let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("`parallel` has {} chains, and needs two", chains.len()));
+            self.sink.push(diagnostic.at(item.written.span, "chains are combined here").help("add `chain { … }`; an empty chain passes its input on"));
+        }
+        blocks.push(Block::Parallel { path, combine, chains, span });
+    }
+
+    /// The module that a `use` node names, bound; the frame to expand it in.
+    fn used(&mut self, node: &Node, frame: &Frame) -> Option<(String, Frame)> {
+        let fields: Fields<'_> = check(node, &structure("use"), "use", self.sink);
+        let reference = fields.optional_text("module")?;
+        let span = fields.span("module").unwrap_or(node.span);
+        let folder = frame.module.folder.clone();
+        let module = self.modules.load(reference, frame.module.kind, folder.as_deref(), span, self.sink)?;
+        if self.stack.contains(&module.name) {
+            let circle: Vec<&str> =
+                self.stack.iter().skip_while(|name| **name != module.name).map(String::as_str).chain([module.name.as_str()]).collect();
+            let diagnostic = Diagnostic::error(codes::MODULE_CYCLE, format!("a module uses itself: {}", circle.join(" → ")));
+            self.sink.push(diagnostic.at(span, "closes the circle").help("a module must come to an end: repeat with `repeat`"));
+            return None;
+        }
+        let scope = bind(&module, &fields.open, node, "use", self.sink);
+        let site = frame.site.or(Some(node.span));
+        Some((module.name.clone(), Frame::new(module, scope, site)))
+    }
+
+    /// A primitive with its children, which may stand under `if` too.
+    fn with_children(&mut self, item: Item<'_>, frame: &Frame) -> Node {
+        let mut node = item.node;
+        let written = item.written.nodes();
+        if item.written.children.is_some() && self.descend(item.written.span) {
+            let mut inner = Vec::new();
+            self.flatten(written, frame, &mut inner);
+            node.children = Some(inner.into_iter().map(|item| self.with_children(item, frame)).collect());
+            self.levels -= 1;
+        }
+        node
+    }
+
+    /// The nodes of a body with values computed; `if` gives way to the branch that holds.
+    fn flatten<'body>(&mut self, nodes: &'body [Node], frame: &Frame, items: &mut Vec<Item<'body>>) {
+        let mut condition: Option<Option<bool>> = None;
+        for written in nodes {
+            let node = self.evaluate(written, frame);
+            match node.name.text.as_str() {
+                "if" => {
+                    let fields = check(&node, &structure("if"), "if", self.sink);
+                    let holds = fields.get("condition").map(|_| fields.flag("condition"));
+                    if holds == Some(true) && self.descend(written.span) {
+                        self.flatten(written.nodes(), frame, items);
+                        self.levels -= 1;
+                    }
+                    condition = Some(holds);
+                    continue;
+                }
+                "else" => {
+                    check(&node, &structure("else"), "else", self.sink);
+                    match condition {
+                        None => {
+                            let diagnostic = Diagnostic::error(codes::ELSE, "`else` follows no `if`");
+                            self.sink.push(diagnostic.at(written.span, "no `if` stands right before it").help("write it behind the block of an `if`"));
+                        }
+                        Some(Some(false)) if self.descend(written.span) => {
+                            self.flatten(written.nodes(), frame, items);
+                            self.levels -= 1;
+                        }
+                        Some(_) => {}
+                    }
+                }
+                _ => items.push(Item { node, written }),
+            }
+            condition = None;
+        }
+    }
+
+    /// A node without children, its expressions replaced by their values.
+    fn evaluate(&mut self, written: &Node, frame: &Frame) -> Node {
+        let mut node = shallow(written);
+        for argument in &mut node.arguments {
+            self.compute(argument, frame);
+        }
+        for property in &mut node.properties {
+            self.compute(&mut property.value, frame);
+        }
+        node
+    }
+
+    fn compute(&mut self, argument: &mut Argument, frame: &Frame) {
+        if argument.annotation.as_ref().is_none_or(|word| word.text != "expr") {
+            return;
+        }
+        argument.annotation = None;
+        let Value::Text(text) = std::mem::replace(&mut argument.value, Value::Faulty) else {
+            let diagnostic = Diagnostic::error(codes::EXPRESSION, "an expression is written as text");
+            self.sink.push(diagnostic.at(argument.span, "not text").help("write `(expr)\"…\"`"));
+            return;
+        };
+        let lookup = |name: &str| frame.scope.get(name).map(|(kind, field)| (*kind, field.value.clone()));
+        let names: Vec<&str> = frame.scope.keys().map(String::as_str).collect();
+        match expression::evaluate(&text, &lookup, &names) {
+            Ok(Outcome::Value(value)) => argument.value = value,
+            Ok(Outcome::Name(name)) => {
+                if let Some((_, field)) = frame.scope.get(&name) {
+                    argument.value = field.value.clone();
+                    // The value is as its writer wrote it, so faults of it belong to that place.
+                    argument.span = field.span.unwrap_or(argument.span);
+                }
+            }
+            Err(fault) => self.expression_fault(argument, &fault, frame),
+        }
+    }
+
+    fn expression_fault(&mut self, argument: &Argument, fault: &expression::Fault, frame: &Frame) {
+        let code = match fault.sort {
+            Sort::Syntax => codes::EXPRESSION,
+            Sort::Name => codes::UNKNOWN_NAME,
+            Sort::Type => codes::EXPRESSION_TYPE,
+            Sort::Arithmetic => codes::ARITHMETIC,
+            Sort::Reported => return,
+        };
+        let span = match argument.content {
+            Some(start) => Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span },
+            None => argument.span,
+        };
+        let mut diagnostic = Diagnostic::error(code, fault.message.clone()).at(span, "in this expression");
+        if let Some(site) = frame.site {
+            diagnostic = diagnostic.at(site, "expanded for this line");
+        }
+        if let Some(help) = &fault.help {
+            diagnostic = diagnostic.help(help.clone());
+        }
+        self.sink.push(diagnostic);
+    }
+
+    /// The names of a block's items: given ones first, then kinds made unique. Takes the name out of a layer's arguments.
+    fn names(&mut self, items: &mut [Item<'_>]) -> Vec<String> {
+        let given: Vec<Option<(String, Span)>> = items.iter_mut().map(|item| given_name(&mut item.node)).collect();
+        let mut first: BTreeMap<String, Span> = BTreeMap::new();
+        for (name, span) in given.iter().flatten() {
+            if !is_identifier(&name.replace('_', "-")) {
+                let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
+                let diagnostic = diagnostic.at(*span, "not allowed as a name");
+                self.sink.push(diagnostic.help("begin with a small letter, and go on with small letters, digits, `-` and `_`"));
+            } else if let Some(other) = first.insert(name.clone(), *span) {
+                let diagnostic = Diagnostic::error(codes::DUPLICATE_NAME, format!("two layers of one block are called `{name}`"));
+                let diagnostic = diagnostic.at(*span, "the name is taken").at(other, "by this layer");
+                self.sink.push(diagnostic.help("give one of them another name"));
+            }
+        }
+        let mut taken: BTreeSet<String> = first.into_keys().collect();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut names = Vec::with_capacity(items.len());
+        for (item, given) in items.iter().zip(given) {
+            names.push(match given {
+                Some((name, _)) => name,
+                None => {
+                    let kind = default_name(&item.node);
+                    let count = counts.entry(kind.clone()).or_insert(0);
+                    loop {
+                        *count += 1;
+                        let name = if *count == 1 { kind.clone() } else { format!("{kind}-{count}") };
+                        if taken.insert(name.clone()) {
+                            break name;
+                        }
+                    }
+                }
+            });
+        }
+        names
+    }
+}
+
+fn shallow(node: &Node) -> Node {
+    Node {
+        name: node.name.clone(),
+        annotation: node.annotation.clone(),
+        arguments: node.arguments.clone(),
+        properties: node.properties.clone(),
+        children: None,
+        span: node.span,
+    }
+}
+
+/// The name that the user gave an item, if any; a layer's is its first argument when that is text.
+fn given_name(node: &mut Node) -> Option<(String, Span)> {
+    let argument = match node.name.text.as_str() {
+        "repeat" => {
+            let property = node.properties.iter().find(|property| property.name.text == "name")?;
+            return match &property.value.value {
+                Value::Text(name) => Some((name.clone(), property.value.span)),
+                _ => None,
+            };
+        }
+        "use" => node.arguments.get(1)?,
+        _ => node.arguments.first()?,
+    };
+    let Value::Text(name) = &argument.value else { return None };
+    let given = (name.clone(), argument.span);
+    if node.name.text != "use" {
+        node.arguments.remove(0);
+    }
+    Some(given)
+}
+
+fn default_name(node: &Node) -> String {
+    match (node.name.text.as_str(), node.arguments.first().map(|argument| &argument.value)) {
+        ("use", Some(Value::Text(reference))) => {
+            let last = reference.rsplit('/').next().unwrap_or(reference);
+            let name: String = last.strip_suffix(".kdl").unwrap_or(last).to_ascii_lowercase();
+            if is_identifier(&name) { name } else { "use".to_owned() }
+        }
+        (name, _) => name.to_owned(),
+    }
+}
+
+/// The nodes that shape a body.
+pub(crate) const STRUCTURES: [&str; 6] = ["repeat", "if", "else", "residual", "parallel", "use"];
+
+fn structure(name: &str) -> NodeRule {
+    match name {
+        "repeat" => NodeRule::new("repeat", "repeats its block")
+            .argument(Rule::integer("count", 0, MAX_ITEMS as i64, "How often."))
+            .property(Rule::text("index", "The name of the turn's number, from 0.").or_text("index"))
+            .property(Rule::text("name", "The name in paths.").optional()),
+        "if" => NodeRule::new("if", "keeps its block when the condition holds").argument(Rule::flag("condition", "The condition.")),
+        "else" => NodeRule::new("else", "keeps its block when the condition before it does not hold"),
+        "residual" => NodeRule::new("residual", "adds its block's input to its output"),
+        "parallel" => NodeRule::new("parallel", "runs chains from one input and combines their outputs")
+            .property(Rule::choice("combine", &["add", "multiply", "concatenate"], "How the outputs meet."))
+            .property(Rule::integer("axis", 1, 7, "The axis to concatenate along; the batch is 0.").optional()),
+        "chain" => NodeRule::new("chain", "one of the chains"),
+        _ => NodeRule::new("use", "puts another module here")
+            .argument(Rule::text("module", "The module."))
+            .argument(Rule::text("name", "The name in paths.").optional())
+            .open(),
+    }
+}

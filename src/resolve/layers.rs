@@ -1,0 +1,225 @@
+//! The layers: one table of what each may hold, and its meaning as a [`LayerKind`].
+
+use super::check::{Fields, check, unknown_node};
+use super::expand::STRUCTURES;
+use super::rule::{NodeRule, Rule};
+use crate::diag::{Diagnostic, Sink, codes};
+use crate::plan::{Initialiser, LayerKind};
+use crate::syntax::{Node, Value};
+use std::sync::OnceLock;
+
+const WEIGHT_INITS: &[&str] = &["fan-in-uniform", "kaiming-normal", "xavier-uniform", "normal", "constant", "zeros", "ones"];
+const BIAS_INITS: &[&str] = &["fan-in-uniform", "normal", "constant", "zeros", "ones"];
+
+fn initialiser(rule: NodeRule) -> NodeRule {
+    rule.property(Rule::flag("bias", "Whether there is a bias.").or_flag(true))
+        .property(Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text("fan-in-uniform"))
+        .property(Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0).optional())
+        .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
+        .property(Rule::choice("bias-init", BIAS_INITS, "How the bias begins.").or_text("fan-in-uniform"))
+        .property(Rule::real32("bias-std", "Standard deviation of bias-init=\"normal\".").above(0.0).optional())
+        .property(Rule::real32("bias-value", "Value of bias-init=\"constant\".").optional())
+}
+
+/// A size for both axes as a property, or one for each as a child node.
+fn pair(rule: NodeRule, name: &'static str, low: i64, doc: &'static str) -> NodeRule {
+    let size = |name| Rule::integer(name, low, i64::from(u16::MAX), doc);
+    rule.property(size(name).optional())
+        .child(NodeRule::new(name, doc).argument(size("height")).argument(size("width")))
+}
+
+fn window(name: &'static str, doc: &'static str) -> NodeRule {
+    let rule = pair(NodeRule::new(name, doc), "kernel", 1, "Height and width of the window.");
+    let rule = pair(rule, "stride", 1, "Step of the window; the kernel's size by default.");
+    pair(rule, "padding", 0, "Border on each side.")
+}
+
+/// What each layer may hold.
+pub(crate) fn table() -> &'static [NodeRule] {
+    static TABLE: OnceLock<Vec<NodeRule>> = OnceLock::new();
+    TABLE.get_or_init(rules)
+}
+
+fn rules() -> Vec<NodeRule> {
+    let linear = NodeRule::new("linear", "y = x wᵀ + b over the last axis").property(Rule::size("out", "Output features."));
+    let conv = NodeRule::new("conv2d", "2-D convolution over [N, C, H, W]").property(Rule::size("out", "Output channels."));
+    let conv = pair(conv, "kernel", 1, "Height and width of the kernel.");
+    let conv = pair(conv, "stride", 1, "Step; 1 by default.");
+    let conv = pair(conv, "padding", 0, "Zeros on each side; 0 by default.");
+    let conv = pair(conv, "dilation", 1, "Distance between taps; 1 by default.")
+        .property(Rule::size("groups", "Independent groups of channels.").or("1"));
+    let eps = || Rule::real32("eps", "Added to the variance.").above(0.0).or("1e-5");
+    vec![
+        initialiser(linear),
+        initialiser(conv),
+        window("max-pool2d", "largest value of each window"),
+        window("average-pool2d", "mean of each window")
+            .property(Rule::flag("count-include-padding", "Whether the border counts in the mean.").or_flag(true)),
+        NodeRule::new("batch-norm", "normalises each channel over the batch").property(eps()).property(
+            Rule::real32("momentum", "Weight of the new batch in the running statistics.").min(0.0).max(1.0).or("0.1"),
+        ),
+        NodeRule::new("layer-norm", "normalises over the last axis").property(eps()),
+        NodeRule::new("relu", "max(x, 0)"),
+        NodeRule::new("gelu", "x Φ(x)")
+            .property(Rule::choice("approximate", &["none", "tanh"], "Which form.").or_text("none")),
+        NodeRule::new("silu", "x σ(x)"),
+        NodeRule::new("tanh", "hyperbolic tangent"),
+        NodeRule::new("sigmoid", "logistic function"),
+        NodeRule::new("softmax", "softmax over an axis").property(Rule::integer("axis", 1, 7, "The axis; the batch is 0.")),
+        NodeRule::new("dropout", "sets a share of elements to zero while training")
+            .property(Rule::real32("p", "The share.").min(0.0).below(1.0)),
+        NodeRule::new("flatten", "joins all axes from one on")
+            .property(Rule::integer("start", 1, 7, "The first axis that is joined.").or("1")),
+        NodeRule::new("reshape", "gives each example a new shape").rest(Rule::size("size", "A size.")),
+        NodeRule::new("transpose", "permutes the axes").rest(Rule::integer("axis", 0, 7, "The input axis for this place.")),
+    ]
+}
+
+/// The layer that a node says; `None` after a report.
+pub(crate) fn lower(node: &Node, sink: &mut Sink) -> Option<LayerKind> {
+    let name = node.name.text.as_str();
+    let table = table();
+    let Some(rule) = table.iter().find(|rule| rule.name == name) else {
+        let known = table.iter().map(|rule| rule.name).chain(STRUCTURES);
+        unknown_node(node, known, Some("a model's body"), sink);
+        return None;
+    };
+    let before = sink.diagnostics.len();
+    let fields = check(node, rule, name, sink);
+    let kind = meaning(node, &fields, sink);
+    (sink.diagnostics.len() == before).then_some(kind)
+}
+
+fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
+    match node.name.text.as_str() {
+        "linear" => LayerKind::Linear {
+            out: fields.whole("out"),
+            bias: fields.flag("bias"),
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+            bias_init: begin(fields, ["bias-init", "bias-std", "bias-value"], sink),
+        },
+        "conv2d" => LayerKind::Conv2d {
+            out: fields.whole("out"),
+            kernel: required_pair(fields, "kernel", sink),
+            stride: both(fields, "stride", sink).unwrap_or([1, 1]),
+            padding: both(fields, "padding", sink).unwrap_or([0, 0]),
+            dilation: both(fields, "dilation", sink).unwrap_or([1, 1]),
+            groups: fields.whole("groups"),
+            bias: fields.flag("bias"),
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+            bias_init: begin(fields, ["bias-init", "bias-std", "bias-value"], sink),
+        },
+        "max-pool2d" => {
+            let (kernel, stride, padding) = windows(fields, sink);
+            LayerKind::MaxPool2d { kernel, stride, padding }
+        }
+        "average-pool2d" => {
+            let (kernel, stride, padding) = windows(fields, sink);
+            let count_include_padding = fields.flag("count-include-padding");
+            LayerKind::AveragePool2d { kernel, stride, padding, count_include_padding }
+        }
+        "batch-norm" => LayerKind::BatchNorm { eps: fields.f32("eps"), momentum: fields.f32("momentum") },
+        "layer-norm" => LayerKind::LayerNorm { eps: fields.f32("eps") },
+        "gelu" => LayerKind::Gelu { tanh: fields.text("approximate") == "tanh" },
+        "silu" => LayerKind::Silu,
+        "tanh" => LayerKind::Tanh,
+        "sigmoid" => LayerKind::Sigmoid,
+        "softmax" => LayerKind::Softmax { axis: fields.whole("axis") },
+        "dropout" => LayerKind::Dropout { p: fields.f32("p") },
+        "flatten" => LayerKind::Flatten { start: fields.whole("start") },
+        "reshape" => LayerKind::Reshape { shape: sizes(node, fields, sink) },
+        "transpose" => LayerKind::Transpose { axes: permutation(node, fields, sink) },
+        _ => LayerKind::Relu,
+    }
+}
+
+/// The initialiser that `[init, std, value]` say.
+fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) -> Initialiser {
+    let chosen = fields.text(init);
+    for (name, owner) in [(std, "normal"), (value, "constant")] {
+        if fields.is_written(name) && chosen != owner {
+            let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {init}=\"{owner}\" alone"));
+            let span = fields.span(name).into_iter();
+            sink.push(span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "says nothing here")).help("delete it"));
+        }
+    }
+    let needed = |name: &str, sink: &mut Sink| {
+        if fields.get(name).is_none() && fields.is_written(init) {
+            let diagnostic = Diagnostic::error(codes::MISSING, format!("{init}=\"{chosen}\" needs `{name}`"));
+            let span = fields.span(init).into_iter();
+            let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, format!("without `{name}`")));
+            sink.push(diagnostic.help(format!("write `{name}=…`")));
+        }
+        fields.f32(name)
+    };
+    match chosen {
+        "kaiming-normal" => Initialiser::KaimingNormal,
+        "xavier-uniform" => Initialiser::XavierUniform,
+        "normal" => Initialiser::Normal { std: needed(std, sink) },
+        "constant" => Initialiser::Constant(needed(value, sink)),
+        "zeros" => Initialiser::Constant(0.0),
+        "ones" => Initialiser::Constant(1.0),
+        _ => Initialiser::FanInUniform,
+    }
+}
+
+fn both(fields: &Fields<'_>, name: &str, sink: &mut Sink) -> Option<[usize; 2]> {
+    let one: Option<usize> = fields.optional_whole(name);
+    let child = fields.child(name);
+    if let (Some(_), Some(node)) = (one, child.and_then(|child| child.node)) {
+        let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` is given as a property and as a node"));
+        let diagnostic = diagnostic.at(node.span, "one size for each axis");
+        let property = fields.span(name).into_iter();
+        sink.push(property.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "one size for both")).help("keep one of them"));
+    }
+    match child {
+        Some(child) => Some([child.whole("height"), child.whole("width")]),
+        None => one.map(|size| [size, size]),
+    }
+}
+
+fn required_pair(fields: &Fields<'_>, name: &str, sink: &mut Sink) -> [usize; 2] {
+    let found = both(fields, name, sink);
+    // A faulty `kernel` was reported as such.
+    let written = fields.node.is_some_and(|node| node.property(name).is_some());
+    if let (None, Some(node), false) = (found, fields.node, written) {
+        let path = &node.name.text;
+        let diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no property `{name}`"));
+        sink.push(diagnostic.at(node.span, "a whole number is expected").help(format!("write `{name}=3`, or `{{ {name} 3 5 }}` for height and width")));
+    }
+    found.unwrap_or([1, 1])
+}
+
+fn windows(fields: &Fields<'_>, sink: &mut Sink) -> ([usize; 2], [usize; 2], [usize; 2]) {
+    let kernel = required_pair(fields, "kernel", sink);
+    let stride = both(fields, "stride", sink).unwrap_or(kernel);
+    (kernel, stride, both(fields, "padding", sink).unwrap_or([0, 0]))
+}
+
+fn numbers(fields: &Fields<'_>) -> Vec<usize> {
+    let whole = |value: &Value| match value {
+        Value::Number(number) => number.integer().ok().and_then(|size| usize::try_from(size).ok()),
+        _ => None,
+    };
+    fields.rest.iter().filter_map(|argument| whole(&argument.value)).collect()
+}
+
+fn sizes(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> Vec<usize> {
+    if node.arguments.is_empty() {
+        let diagnostic = Diagnostic::error(codes::MISSING, "`reshape` has no sizes");
+        sink.push(diagnostic.at(node.span, "sizes are expected").help("write the shape of one example, such as `reshape 16 4 4`"));
+    }
+    numbers(fields)
+}
+
+fn permutation(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> Vec<usize> {
+    let axes = numbers(fields);
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    let whole = sorted.iter().enumerate().all(|(index, axis)| index == *axis) && axes.len() == node.arguments.len();
+    if axes.first() != Some(&0) || !whole {
+        let diagnostic = Diagnostic::error(codes::OUT_OF_RANGE, "`transpose` does not name every axis once, the batch first");
+        sink.push(diagnostic.at(node.span, "not a permutation that keeps axis 0").help("write all axes, beginning with 0, such as `transpose 0 2 1`"));
+    }
+    axes
+}

@@ -1,0 +1,440 @@
+//! Checked nodes to the plan, section by section, with the origin of every value.
+
+use super::check::{Fields, absent, check_nodes};
+use super::expand::{Expander, Frame};
+use super::module::{Module, ModuleKind, Modules, bind};
+use super::primitives as primitive;
+use super::{EDITION, cross, data, manifest};
+use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
+use crate::plan::{
+    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, Plan, Policy, Rule, Run, Scaler,
+    Schedule, ScheduleKind, Selector, Train,
+};
+use crate::syntax::{Node, Tree, Value};
+use crate::world::World;
+use camino::Utf8Path;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Lowers a whole manifest. The result is complete only when nothing was reported.
+pub(super) fn manifest(
+    tree: &Tree,
+    root: &Utf8Path,
+    world: &dyn World,
+    sources: &mut SourceMap,
+    sink: &mut Sink,
+) -> Option<Plan> {
+    let checked = check_nodes(&tree.nodes, manifest::table(), None, None, sink);
+    let mut modules = Modules::new(root, world, sources);
+    let mut lowering = Lowering { file: tree.file, checked: &checked, modules: &mut modules, sink, origins: BTreeMap::new() };
+    let edition = lowering.edition();
+    let run = lowering.run();
+    let environment = lowering.environment();
+    let data_node = lowering.node("data");
+    let data = data_node.map(|fields| data::lower(fields, lowering.sink));
+    lowering.data_origins();
+    let model = lowering.model();
+    let (precision, scaler, optimizer, schedule) =
+        (lowering.precision(), lowering.scaler(), lowering.optimizer(), lowering.schedule());
+    let classes = data.as_ref().map(|data| data.classes);
+    let loss = lowering.loss(classes);
+    let train = lowering.train();
+    let evaluate = lowering.evaluate(classes);
+    let origins = std::mem::take(&mut lowering.origins);
+    let plan = Plan {
+        edition,
+        run,
+        environment,
+        data: data?,
+        model,
+        loss,
+        precision,
+        scaler,
+        optimizer,
+        schedule,
+        train,
+        evaluate,
+        modules: modules.uses(),
+        origins,
+    };
+    cross::check(&plan, &checked, sink);
+    Some(plan)
+}
+
+struct Lowering<'a, 'world> {
+    file: FileId,
+    checked: &'a [Fields<'a>],
+    modules: &'a mut Modules<'world>,
+    sink: &'a mut Sink,
+    origins: BTreeMap<String, Origin>,
+}
+
+/// A primitive with its values, ready to be read.
+struct Primitive {
+    module: String,
+    node: Node,
+}
+
+impl<'a> Lowering<'a, '_> {
+    fn node(&self, name: &str) -> Option<&'a Fields<'a>> {
+        node_of(self.checked, name)
+    }
+
+    fn place(&self, fields: Option<&Fields<'_>>) -> Span {
+        fields.and_then(|fields| fields.node).map_or(Span { file: self.file, start: 0, end: 0 }, |node| node.span)
+    }
+
+    fn origin(&mut self, path: impl Into<String>, span: Option<Span>) {
+        let origin = match span {
+            Some(span) if span.file == self.file => Origin::Manifest(span),
+            Some(span) => Origin::Module(span),
+            None => Origin::Language,
+        };
+        self.origins.insert(path.into(), origin);
+    }
+
+    /// Notes where every value of a node came from.
+    fn origins_of(&mut self, section: &str, fields: &Fields<'_>) {
+        for (name, field) in fields.all() {
+            self.origin(format!("{section}.{name}"), field.span);
+        }
+    }
+
+    fn edition(&mut self) -> u32 {
+        let Some(fields) = self.node("amp") else { return EDITION };
+        let edition: Option<i128> = fields.optional_whole("edition");
+        self.origin("edition", fields.span("edition"));
+        if let Some(edition) = edition.filter(|edition| *edition != i128::from(EDITION)) {
+            let diagnostic = Diagnostic::error(codes::EDITION, format!("edition {edition} is not known"));
+            let diagnostic = diagnostic.at(self.place(Some(fields)), format!("this amp reads edition {EDITION}"));
+            self.sink.push(diagnostic.help(format!("write `amp {EDITION}`, or use a newer amp")));
+        }
+        EDITION
+    }
+
+    fn run(&mut self) -> Run {
+        let default = Fields::default();
+        let fields = self.node("run").unwrap_or(&default);
+        self.origins_of("run", fields);
+        let guarantee =
+            if fields.text("guarantee") == "device" { Guarantee::Device } else { Guarantee::Portable };
+        Run { name: fields.text("name").to_owned(), seed: fields.whole("seed"), guarantee }
+    }
+
+    /// The module that a node names, or the library's `default`; with the frame that its body expands in.
+    fn module(&mut self, kind: ModuleKind, default: Option<&str>) -> Option<Frame> {
+        let section = kind.word();
+        let fields = self.node(section);
+        let span = self.place(fields);
+        let reference = match fields {
+            Some(fields) => fields.optional_text("module")?,
+            None => default?,
+        };
+        let written = fields.and_then(|fields| fields.span("module"));
+        let root = Utf8Path::new("");
+        let module = self.modules.load(reference, kind, Some(root), written.unwrap_or(span), self.sink)?;
+        self.origin(section, written);
+        let scope = match fields.and_then(|fields| fields.node.map(|node| (node, &fields.open))) {
+            Some((node, open)) => bind(&module, open, node, section, self.sink),
+            None => bind(&module, &[], &nameless(section, span), section, self.sink),
+        };
+        Some(Frame::new(module, scope, fields.map(|_| span)))
+    }
+
+    fn primitive(&mut self, kind: ModuleKind, default: &str) -> Option<Primitive> {
+        let frame = self.module(kind, Some(default))?;
+        let module = frame.module.name.clone();
+        let node = Expander::new(self.modules, self.sink).primitive(&frame)?;
+        Some(Primitive { module, node })
+    }
+
+    fn environment(&mut self) -> Environment {
+        let Some(primitive) = self.primitive(ModuleKind::Environment, "std:environments/cpu") else {
+            return Environment { name: String::new(), target: String::new(), pins: BTreeMap::new() };
+        };
+        let mut pins = BTreeMap::new();
+        let mut target = String::new();
+        if let Some(fields) = primitive::fields(ModuleKind::Environment, &primitive.node, self.sink) {
+            target = fields.text("target").to_owned();
+            self.pins(&fields, &mut pins);
+        }
+        if let Some(fields) = self.node("environment") {
+            self.pins(fields, &mut pins);
+        }
+        Environment { name: primitive.module, target, pins }
+    }
+
+    fn pins(&mut self, fields: &Fields<'_>, pins: &mut BTreeMap<String, String>) {
+        let mut first: BTreeMap<&str, Span> = BTreeMap::new();
+        for pin in fields.children_named("pin") {
+            let (name, span) = (pin.text("name"), self.place(Some(pin)));
+            if let Some(other) = first.insert(name, span) {
+                let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, format!("`{name}` is pinned twice"));
+                self.sink.push(diagnostic.at(span, "pinned again").at(other, "first pinned here").help("keep one of them"));
+            }
+            self.origin(format!("environment.pin.{name}"), Some(span));
+            pins.insert(name.to_owned(), pin.text("version").to_owned());
+        }
+    }
+
+    fn data_origins(&mut self) {
+        let Some(fields) = self.node("data") else { return };
+        self.origins_of("data", fields);
+        let mut changes = 0;
+        for child in &fields.children {
+            let Some(node) = child.node else { continue };
+            match node.name.text.as_str() {
+                "normalise" => {
+                    self.origin(format!("data.normalise.{changes}"), Some(node.span));
+                    changes += 1;
+                }
+                "shape" | "sources" | "source" => self.origin(format!("data.{}", node.name.text), Some(node.span)),
+                "batch" => {
+                    self.origin("data.batch", child.span("size"));
+                    self.origin("data.shuffle", child.get("shuffle").and_then(|field| field.span));
+                    self.origin("data.last", child.get("last").and_then(|field| field.span));
+                }
+                "split" => {
+                    self.origin("data.split", Some(node.span));
+                    for property in &child.open {
+                        self.origin(format!("data.split.{}", property.name.text), Some(property.value.span));
+                    }
+                    self.origin("data.split.seed", child.get("seed").and_then(|field| field.span));
+                }
+                name => {
+                    self.origin(format!("data.{name}"), Some(node.span));
+                    if child.is_written("classes") {
+                        self.origin("data.classes", child.span("classes"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn model(&mut self) -> Model {
+        let Some(frame) = self.module(ModuleKind::Model, None) else {
+            return Model { module: String::new(), arguments: BTreeMap::new(), body: Vec::new() };
+        };
+        let mut arguments = BTreeMap::new();
+        for (name, (_, field)) in &frame.scope {
+            self.origin(format!("model.{name}"), field.span);
+            arguments.insert(name.clone(), text_of(&field.value));
+        }
+        let before = self.sink.diagnostics.len();
+        let body = Expander::new(self.modules, self.sink).model(&frame);
+        if body.is_empty() && self.sink.diagnostics.len() == before {
+            let module: &Rc<Module> = &frame.module;
+            let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "the model has no layers");
+            let diagnostic = diagnostic.at(self.place(self.node("model")), "comes to nothing");
+            self.sink.push(diagnostic.at(module.span, "the module").help("write at least one layer in its body"));
+        }
+        self.layer_origins(&body);
+        Model { module: frame.module.name.clone(), arguments, body }
+    }
+
+    fn layer_origins(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            match block {
+                Block::Layer(layer) => {
+                    self.origin(format!("model.layer.{}", layer.path), Some(layer.library.unwrap_or(layer.span)));
+                }
+                Block::Parallel { path, chains, span, .. } => {
+                    self.origin(format!("model.layer.{path}"), Some(*span));
+                    chains.iter().for_each(|chain| self.layer_origins(chain));
+                }
+            }
+        }
+    }
+
+    fn precision(&mut self) -> Policy {
+        let empty = |module: String| Policy {
+            name: module,
+            low: crate::arithmetic::half::Format::F32,
+            classes: BTreeMap::new(),
+            rules: Vec::new(),
+        };
+        let mut policy = match self.primitive(ModuleKind::Precision, "std:precision/fp32") {
+            Some(found) => match primitive::fields(ModuleKind::Precision, &found.node, self.sink) {
+                Some(fields) => primitive::policy(&found.module, &fields, self.sink),
+                None => empty(found.module),
+            },
+            None => empty(String::new()),
+        };
+        if let Some(fields) = self.node("precision") {
+            let (mut layers, mut ops) = (0, 0);
+            for child in &fields.children {
+                let layer = child.node.is_some_and(|node| node.name.text == "layer");
+                let (selector, origin) = if layer {
+                    layers += 1;
+                    (Selector::Layer(child.text("glob").to_owned()), format!("precision.layer.{}", layers - 1))
+                } else {
+                    ops += 1;
+                    (Selector::Op(child.text("kind").to_owned()), format!("precision.op.{}", ops - 1))
+                };
+                self.origin(origin.clone(), child.node.map(|node| node.span));
+                policy.rules.push(Rule { selector, format: primitive::format(child.text("dtype")), origin });
+            }
+        }
+        policy
+    }
+
+    fn scaler(&mut self) -> Scaler {
+        let Some(found) = self.primitive(ModuleKind::Scaler, "std:scalers/none") else { return Scaler::None };
+        let Some(fields) = primitive::fields(ModuleKind::Scaler, &found.node, self.sink) else { return Scaler::None };
+        self.origins_of("scaler", &fields);
+        primitive::scaler(&found.node.name.text, &fields, self.sink)
+    }
+
+    fn optimizer(&mut self) -> Optimizer {
+        let none = Optimizer::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+        if self.node("optimizer").is_none() {
+            return none;
+        }
+        let Some(found) = self.primitive(ModuleKind::Optimizer, "") else { return none };
+        let Some(fields) = primitive::fields(ModuleKind::Optimizer, &found.node, self.sink) else { return none };
+        self.origins_of("optimizer", &fields);
+        primitive::optimizer(&found.node.name.text, &fields, self.sink)
+    }
+
+    fn schedule(&mut self) -> Schedule {
+        let none = Schedule { kind: ScheduleKind::Constant, warmup: 0 };
+        let Some(found) = self.primitive(ModuleKind::Schedule, "std:schedules/constant") else { return none };
+        let Some(fields) = primitive::fields(ModuleKind::Schedule, &found.node, self.sink) else { return none };
+        self.origins_of("schedule", &fields);
+        primitive::schedule(&found.node.name.text, &fields)
+    }
+
+    /// The loss; without a node it follows from whether the data has classes (`None` when that is not known).
+    fn loss(&mut self, classes: Option<Option<u32>>) -> Loss {
+        let Some(fields) = self.node("loss") else {
+            self.origin("loss", None);
+            return match classes {
+                Some(None) => Loss::MeanSquaredError,
+                _ => Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
+            };
+        };
+        self.origin("loss", fields.span("loss"));
+        let entropy = fields.text("loss") != "mean-squared-error";
+        if entropy {
+            for name in ["label-smoothing", "ignore-index"] {
+                self.origin(format!("loss.{name}"), fields.get(name).and_then(|field| field.span));
+            }
+        }
+        for name in ["label-smoothing", "ignore-index"] {
+            if !entropy && fields.is_written(name) {
+                let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to the loss \"cross-entropy\" alone"));
+                let span = fields.span(name).unwrap_or_else(|| self.place(Some(fields)));
+                self.sink.push(diagnostic.at(span, "says nothing here").help("delete it"));
+            }
+        }
+        if let Some(classes) = classes.filter(|classes| classes.is_some() != entropy && fields.get("loss").is_some()) {
+            let (message, help) = match classes {
+                None => ("cross-entropy needs classes, and the data has numbers to predict", "write `classes=…` in the data's `columns` or `format`, or `loss \"mean-squared-error\"`"),
+                Some(_) => ("mean squared error needs numbers to predict, and the data has classes", "write `loss \"cross-entropy\"`, or delete `classes`"),
+            };
+            let diagnostic = Diagnostic::error(codes::LOSS, message).at(self.place(Some(fields)), "does not fit the data");
+            let data = self.node("data").map(|data| self.place(Some(data))).into_iter();
+            let diagnostic = data.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "the data"));
+            self.sink.push(diagnostic.help(help));
+        }
+        if !entropy {
+            return Loss::MeanSquaredError;
+        }
+        let ignore_index = fields.optional_whole("ignore-index");
+        Loss::CrossEntropy { label_smoothing: fields.f32("label-smoothing"), ignore_index }
+    }
+
+    fn train(&mut self) -> Train {
+        let default = Fields::default();
+        let fields = self.node("train").unwrap_or(&default);
+        let (epochs, steps) = (fields.optional_whole("epochs"), fields.optional_whole("steps"));
+        for name in ["epochs", "steps", "clip-norm"] {
+            if fields.is_written(name) {
+                self.origin(format!("train.{name}"), fields.span(name));
+            }
+        }
+        for name in ["accumulate", "shards"] {
+            self.origin(format!("train.{name}"), fields.get(name).and_then(|field| field.span));
+        }
+        let written = |name: &str| fields.node.is_some_and(|node| node.property(name).is_some());
+        if written("epochs") && written("steps") {
+            let diagnostic = Diagnostic::error(codes::CONFLICT, "`epochs` and `steps` exclude each other");
+            let span = |name: &str| fields.span(name).unwrap_or_else(|| self.place(Some(fields)));
+            let diagnostic = diagnostic.at(span("steps"), "one length").at(span("epochs"), "another length");
+            self.sink.push(diagnostic.help("keep one of them"));
+        }
+        if fields.node.is_some() && !written("epochs") && !written("steps") {
+            let diagnostic = Diagnostic::error(codes::MISSING, "`train` does not say how long");
+            let diagnostic = diagnostic.at(self.place(Some(fields)), "neither `epochs` nor `steps`");
+            self.sink.push(diagnostic.help("write `epochs=10` or `steps=1000`"));
+        }
+        let accumulate = fields.optional_whole("accumulate").unwrap_or(1);
+        let shards = fields.optional_whole("shards").unwrap_or(1);
+        Train { epochs, steps, clip_norm: fields.optional_f32("clip-norm"), accumulate, shards }
+    }
+
+    fn evaluate(&mut self, classes: Option<Option<u32>>) -> Evaluate {
+        let default = absent(manifest::table().iter().find(|rule| rule.name == "evaluate").unwrap_or(&manifest::table()[0]));
+        let fields = self.node("evaluate").unwrap_or(&default);
+        let steps: Option<u64> = fields.optional_whole("steps");
+        if fields.is_written("every") && fields.is_written("steps") {
+            let diagnostic = Diagnostic::error(codes::CONFLICT, "`every` and `steps` exclude each other");
+            let span = |name: &str| fields.span(name).unwrap_or_else(|| self.place(Some(fields)));
+            let diagnostic = diagnostic.at(span("steps"), "one rhythm").at(span("every"), "another rhythm");
+            self.sink.push(diagnostic.help("keep one of them"));
+        }
+        let every = match (steps, fields.optional_text("every")) {
+            (Some(steps), _) => Every::Steps(steps),
+            (None, Some("end")) => Every::End,
+            _ => Every::Epoch,
+        };
+        let rhythm = fields.get("every").or(fields.get("steps")).and_then(|field| field.span);
+        self.origin("evaluate.every", rhythm);
+        self.origin("evaluate.metrics", fields.get("metrics").and_then(|field| field.span));
+        let mut metrics = primitive::names(fields, "metrics", &["accuracy", "loss"], self.sink);
+        if fields.get("metrics").is_none() {
+            metrics = vec![if classes == Some(None) { "loss" } else { "accuracy" }.to_owned()];
+        } else if metrics.is_empty() && !self.sink.has_errors() {
+            let diagnostic = Diagnostic::error(codes::MISSING, "`evaluate.metrics` names no metric");
+            let span = fields.span("metrics").unwrap_or_else(|| self.place(Some(fields)));
+            self.sink.push(diagnostic.at(span, "empty").help("write `metrics=\"accuracy\"` or `metrics=\"loss\"`"));
+        }
+        if classes == Some(None) && metrics.iter().any(|metric| metric == "accuracy") {
+            let diagnostic = Diagnostic::error(codes::LOSS, "accuracy needs classes, and the data has numbers to predict");
+            let span = fields.span("metrics").unwrap_or_else(|| self.place(Some(fields)));
+            self.sink.push(diagnostic.at(span, "does not fit the data").help("write `metrics=\"loss\"`"));
+        }
+        Evaluate { every, metrics }
+    }
+}
+
+/// The checked node of a name.
+pub(super) fn node_of<'a>(checked: &'a [Fields<'a>], name: &str) -> Option<&'a Fields<'a>> {
+    checked.iter().find(|fields| fields.node.is_some_and(|node| node.name.text == name))
+}
+
+/// A node that does not stand, for messages.
+fn nameless(name: &str, span: Span) -> Node {
+    Node {
+        name: crate::syntax::Word { text: name.to_owned(), span },
+        annotation: None,
+        arguments: Vec::new(),
+        properties: Vec::new(),
+        children: None,
+        span,
+    }
+}
+
+/// A value as canonical text.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Flag(flag) => format!("#{flag}"),
+        Value::Number(number) => match (number.is_whole(), number.integer(), number.f64()) {
+            (true, Ok(value), _) => value.to_string(),
+            (_, _, Ok(value)) => format!("{value:?}"),
+            _ => number.lexeme.clone(),
+        },
+        Value::Null | Value::Faulty => "#null".to_owned(),
+    }
+}

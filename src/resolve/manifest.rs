@@ -1,0 +1,135 @@
+//! The manifest's nodes, as one table. `amp explain` and the checker read the same lines.
+
+use super::primitives::{FORMATS, OP_KINDS, pin_rule};
+use super::rule::{NodeRule, Rule};
+use std::sync::OnceLock;
+
+/// What a manifest may hold.
+pub(crate) fn table() -> &'static [NodeRule] {
+    static TABLE: OnceLock<Vec<NodeRule>> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        vec![
+            NodeRule::new("amp", "the edition of the language")
+                .once()
+                .argument(Rule::integer("edition", 0, i64::MAX, "The edition; this amp reads edition 1.")),
+            NodeRule::new("run", "names the run, seeds it, and says what is promised")
+                .once()
+                .argument(Rule::text("name", "Shown to people."))
+                .property(Rule::integer("seed", 0, i64::MAX, "Seeds every random stream.").or("0"))
+                .property(
+                    Rule::choice("guarantee", &["portable", "device"], "What is promised about bits.").or_text("portable"),
+                ),
+            module("environment", "where the run may run").child(pin_rule()),
+            data(),
+            module("model", "the model").once(),
+            NodeRule::new("loss", "the training loss")
+                .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
+                .property(
+                    Rule::real32("label-smoothing", "Share of the target spread over all classes.").min(0.0).below(1.0).optional(),
+                )
+                .property(
+                    Rule::integer("ignore-index", i64::from(i32::MIN), i64::from(i32::MAX), "Label that takes no part.")
+                        .optional(),
+                ),
+            module("precision", "which format each op runs in")
+                .child(
+                    NodeRule::new("layer", "another format for layers")
+                        .many()
+                        .argument(Rule::text("glob", "Paths of layers: `*` is one name, `**` any number."))
+                        .property(Rule::choice("dtype", &FORMATS, "The format.")),
+                )
+                .child(
+                    NodeRule::new("op", "another format for an op kind")
+                        .many()
+                        .argument(Rule::choice("kind", &OP_KINDS, "The op kind."))
+                        .property(Rule::choice("dtype", &FORMATS, "The format.")),
+                ),
+            module("scaler", "loss scaling"),
+            module("optimizer", "the update rule").once(),
+            module("schedule", "the learning rate over steps"),
+            NodeRule::new("train", "how long, and how gradients are treated")
+                .once()
+                .property(Rule::integer("epochs", 1, i64::from(u32::MAX), "Passes over the training split.").optional())
+                .property(Rule::integer("steps", 1, i64::from(u32::MAX), "Optimizer steps.").optional())
+                .property(Rule::real32("clip-norm", "Largest global norm of the gradients.").above(0.0).optional())
+                .property(Rule::integer("accumulate", 1, i64::from(u16::MAX), "Batches whose gradients make one step.").or("1"))
+                .property(Rule::integer("shards", 1, i64::from(u16::MAX), "Pieces that a batch is cut into.").or("1")),
+            NodeRule::new("evaluate", "when and what to evaluate")
+                .property(Rule::choice("every", &["epoch", "end"], "How often.").optional())
+                .property(Rule::integer("steps", 1, i64::from(u32::MAX), "Evaluates after each so many steps.").optional())
+                .property(Rule::text("metrics", "`accuracy`, `loss`, or both, separated by a comma.").optional()),
+        ]
+    })
+}
+
+/// A node that names a module and gives its parameters.
+fn module(name: &'static str, doc: &'static str) -> NodeRule {
+    NodeRule::new(name, doc)
+        .argument(Rule::text("module", "A module of the library, by its name, or of yours, by its path."))
+        .open()
+}
+
+fn data() -> NodeRule {
+    let pair = |name: &'static str, doc: &'static str| {
+        NodeRule::new(name, doc)
+            .argument(Rule::text("path", "One file with features and labels.").optional())
+            .property(Rule::text("features", "The file of the features.").optional())
+            .property(Rule::text("labels", "The file of the labels.").optional())
+    };
+    let classes = || Rule::integer("classes", 2, i64::from(i32::MAX), "How many classes the labels name.").optional();
+    NodeRule::new("data", "where the data is, how it is read, cut and batched")
+        .once()
+        .argument(Rule::text("name", "Shown to people."))
+        .child(NodeRule::new("source", "one file with features and labels").argument(Rule::text("path", "The file.")))
+        .child(
+            NodeRule::new("sources", "files of features and labels")
+                .child(pair("train", "the training data").once())
+                .child(pair("test", "the test data")),
+        )
+        .child(
+            NodeRule::new("format", "how the files are read; told by their names otherwise")
+                .argument(Rule::choice("format", &["csv", "idx", "npy", "safetensors"], "The format."))
+                .property(Rule::text("features", "The tensor of the features (safetensors).").optional())
+                .property(Rule::text("labels", "The tensor of the labels (safetensors).").optional())
+                .property(classes()),
+        )
+        .child(
+            NodeRule::new("columns", "how the rows of a CSV file are read")
+                .property(Rule::text("label", "The label's column by name, or `last`.").optional())
+                .property(Rule::integer("label-index", 0, i64::from(u32::MAX), "The label's column, from 0.").optional())
+                .property(Rule::flag("header", "Whether the first row holds names; found out otherwise.").optional())
+                .property(Rule::text("delimiter", "Between fields, one ASCII character.").or_text(","))
+                .property(classes()),
+        )
+        .child(NodeRule::new("shape", "the shape of one example").rest(Rule::size("size", "A size.")))
+        .child(normalise())
+        .child(
+            NodeRule::new("split", "cuts the data into parts")
+                .property(Rule::integer("seed", 0, i64::MAX, "Seed of the order in which examples are dealt.").or("0"))
+                .property(Rule::flag("shuffle", "Whether examples are dealt in a random order.").or_flag(true))
+                .open(),
+        )
+        .child(
+            NodeRule::new("batch", "cuts the parts into batches")
+                .once()
+                .argument(Rule::size("size", "Examples in a batch."))
+                .property(Rule::flag("shuffle", "Whether each epoch has an order of its own.").or_flag(true))
+                .property(Rule::choice("last", &["keep", "drop"], "What becomes of a last batch that is not full.").or_text("keep")),
+        )
+}
+
+fn normalise() -> NodeRule {
+    let nonzero = |name: &'static str, doc: &'static str| Rule::real32(name, doc);
+    let each = |name: &'static str, doc: &'static str| {
+        NodeRule::new(name, doc).rest(Rule::real32("value", "One for each channel."))
+    };
+    NodeRule::new("normalise", "changes the features; several apply in order")
+        .many()
+        .argument(Rule::choice("how", &["scale", "constants", "standardise"], "How."))
+        .property(nonzero("divide", "The divisor (scale).").optional())
+        .property(Rule::real32("multiply", "The factor (scale).").optional())
+        .property(Rule::real32("add", "The summand (scale).").optional())
+        .property(Rule::choice("over", &["feature", "channel", "all"], "What has a mean of its own (standardise).").optional())
+        .child(each("mean", "one mean for each channel (constants)"))
+        .child(each("deviation", "one deviation for each channel (constants)"))
+}

@@ -1,0 +1,218 @@
+//! The primitives that modules other than models come to: update rules, schedules, scalers, policies, environments.
+
+use super::check::{Fields, check, clip, list, suggestion, unknown_node};
+use super::module::ModuleKind;
+use super::rule::{NodeRule, Rule};
+use crate::arithmetic::half::Format;
+use crate::diag::{Diagnostic, Sink, codes};
+use crate::plan::{Class, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
+use crate::syntax::{Node, Value};
+use std::collections::BTreeMap;
+
+/// The op kinds that a policy can name.
+pub const OP_KINDS: [&str; 21] = [
+    "add",
+    "average-pool2d",
+    "batch-norm",
+    "concatenate",
+    "conv2d",
+    "cross-entropy",
+    "dropout",
+    "flatten",
+    "gelu",
+    "layer-norm",
+    "linear",
+    "max-pool2d",
+    "mean-squared-error",
+    "multiply",
+    "relu",
+    "reshape",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "tanh",
+    "transpose",
+];
+
+/// The formats that a policy can name.
+pub(crate) const FORMATS: [&str; 3] = ["f32", "f16", "bf16"];
+
+/// What the primitives of a kind may hold.
+pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
+    let share = |name, doc| Rule::real32(name, doc).min(0.0).below(1.0);
+    let decay = || Rule::real32("weight-decay", "Decay of the weights.").min(0.0).or("0");
+    let lr = || Rule::real32("lr", "Base learning rate.").above(0.0);
+    let warmup = |rule: NodeRule| {
+        rule.property(Rule::integer("warmup", 0, i64::MAX, "Steps of linear rise from 0.").or("0"))
+    };
+    let end = || Rule::real32("final-factor", "Share of the base rate at the end.").min(0.0).max(1.0).or("0");
+    match kind {
+        ModuleKind::Model => Vec::new(),
+        ModuleKind::Optimizer => vec![
+            NodeRule::new("sgd", "stochastic gradient descent")
+                .property(lr())
+                .property(share("momentum", "Momentum factor.").or("0"))
+                .property(Rule::flag("nesterov", "Nesterov's form.").or_flag(false))
+                .property(decay()),
+            NodeRule::new("adamw", "Adam with decoupled weight decay")
+                .property(lr())
+                .property(share("beta1", "Decay of the first moment.").or("0.9"))
+                .property(share("beta2", "Decay of the second moment.").or("0.999"))
+                .property(Rule::real32("eps", "Added to the root of the second moment.").above(0.0).or("1e-8"))
+                .property(decay()),
+        ],
+        ModuleKind::Schedule => vec![
+            warmup(NodeRule::new("constant", "the base rate throughout")),
+            warmup(NodeRule::new("linear", "a straight line").property(end())),
+            warmup(NodeRule::new("cosine", "half a cosine").property(end())),
+        ],
+        ModuleKind::Scaler => vec![
+            NodeRule::new("none", "no scaling"),
+            NodeRule::new("static", "one scale").property(Rule::real32("scale", "The scale.").above(0.0)),
+            NodeRule::new("dynamic", "PyTorch's rule")
+                .property(Rule::real32("init", "First scale.").above(0.0))
+                .property(Rule::real64("growth", "Factor after `interval` good steps in a row.").above(1.0))
+                .property(Rule::real64("backoff", "Factor after a non-finite step.").above(0.0).below(1.0))
+                .property(Rule::integer("interval", 1, i64::from(u32::MAX), "Good steps in a row before growth."))
+                .property(Rule::real32("floor", "The run stops when the scale would fall below this.").above(0.0)),
+        ],
+        ModuleKind::Precision => vec![
+            NodeRule::new("policy", "which format each op runs in")
+                .property(Rule::choice("low", &FORMATS, "The low format."))
+                .child(
+                    NodeRule::new("class", "op kinds of one class")
+                        .many()
+                        .argument(Rule::choice("class", &["low", "f32", "widest", "keep"], "The class."))
+                        .rest(Rule::choice("op", &OP_KINDS, "An op kind.")),
+                ),
+        ],
+        ModuleKind::Environment => vec![
+            NodeRule::new("target", "where a run may run")
+                .argument(Rule::choice("target", &["cpu", "cuda"], "The kind of device."))
+                .child(pin_rule()),
+        ],
+    }
+}
+
+/// A pinned version.
+pub(crate) fn pin_rule() -> NodeRule {
+    NodeRule::new("pin", "a pinned version")
+        .many()
+        .argument(Rule::text("name", "What is pinned."))
+        .argument(Rule::text("version", "Its version."))
+}
+
+/// Checks a primitive; its values, or `None` when its name is not known.
+pub(crate) fn fields<'node>(kind: ModuleKind, node: &'node Node, sink: &mut Sink) -> Option<Fields<'node>> {
+    let table = table(kind);
+    let name = node.name.text.as_str();
+    match table.iter().find(|rule| rule.name == name) {
+        Some(rule) => Some(check(node, rule, kind.word(), sink)),
+        None => {
+            let place = format!("the body of a module of kind {}", kind.word());
+            unknown_node(node, table.iter().map(|rule| rule.name), Some(&place), sink);
+            None
+        }
+    }
+}
+
+/// The update rule that a primitive says.
+pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Optimizer {
+    let (lr, weight_decay) = (fields.f32("lr"), fields.f32("weight-decay"));
+    if name == "adamw" {
+        let (beta1, beta2, eps) = (fields.f32("beta1"), fields.f32("beta2"), fields.f32("eps"));
+        return Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay };
+    }
+    let (momentum, nesterov) = (fields.f32("momentum"), fields.flag("nesterov"));
+    if nesterov && momentum == 0.0 {
+        let diagnostic = Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
+        let span = fields.span("nesterov").into_iter();
+        let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "without momentum there is nothing to look ahead with"));
+        sink.push(diagnostic.help("write `momentum=0.9`, or delete `nesterov`"));
+    }
+    Optimizer::Sgd { lr, momentum, nesterov, weight_decay }
+}
+
+/// The schedule that a primitive says.
+pub(crate) fn schedule(name: &str, fields: &Fields<'_>) -> Schedule {
+    let final_factor = fields.f32("final-factor");
+    let kind = match name {
+        "linear" => ScheduleKind::Linear { final_factor },
+        "cosine" => ScheduleKind::Cosine { final_factor },
+        _ => ScheduleKind::Constant,
+    };
+    Schedule { kind, warmup: fields.whole("warmup") }
+}
+
+/// The scaler that a primitive says.
+pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler {
+    match name {
+        "static" => Scaler::Static { scale: fields.f32("scale") },
+        "dynamic" => {
+            let (init, floor) = (fields.f32("init"), fields.f32("floor"));
+            if floor > init {
+                let diagnostic = Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
+                let places = [("floor", "the floor"), ("init", "the first scale")];
+                let diagnostic = places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
+                    Some(span) => diagnostic.at(span, text),
+                    None => diagnostic,
+                });
+                sink.push(diagnostic.help("raise `init` or lower `floor`"));
+            }
+            let (growth, backoff) = (fields.f64("growth"), fields.f64("backoff"));
+            Scaler::Dynamic { init, growth, backoff, interval: fields.whole("interval"), floor }
+        }
+        _ => Scaler::None,
+    }
+}
+
+/// The policy that a primitive says; rules are added by the manifest.
+pub(crate) fn policy(module: &str, fields: &Fields<'_>, sink: &mut Sink) -> Policy {
+    let mut classes = BTreeMap::new();
+    for child in &fields.children {
+        let class = match child.text("class") {
+            "low" => Class::Low,
+            "f32" => Class::F32,
+            "widest" => Class::Widest,
+            _ => Class::Keep,
+        };
+        for argument in &child.rest {
+            let Value::Text(kind) = &argument.value else { continue };
+            if classes.insert(kind.clone(), class).is_some() {
+                let diagnostic = Diagnostic::error(codes::CONFLICT, format!("the op kind `{kind}` has two classes"));
+                sink.push(diagnostic.at(argument.span, "has a class already").help("name it once"));
+            }
+        }
+    }
+    // Kinds that are absent are kept, so saying so would make two spellings of one policy.
+    classes.retain(|_, class| *class != Class::Keep);
+    Policy { name: module.to_owned(), low: format(fields.text("low")), classes, rules: Vec::new() }
+}
+
+/// The format of a name.
+pub(crate) fn format(name: &str) -> Format {
+    match name {
+        "f16" => Format::F16,
+        "bf16" => Format::Bf16,
+        _ => Format::F32,
+    }
+}
+
+/// Checks names in a list such as `metrics="accuracy, loss"`; sorted, each once.
+pub(crate) fn names(fields: &Fields<'_>, property: &str, known: &[&str], sink: &mut Sink) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in fields.text(property).split([',', ' ']).filter(|name| !name.is_empty()) {
+        if known.contains(&name) {
+            names.push(name.to_owned());
+            continue;
+        }
+        let message = format!("`{}` is none of {}", clip(name), list(known));
+        let diagnostic = Diagnostic::error(codes::NOT_ONE_OF, message);
+        let span = fields.span(property).into_iter();
+        let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "not known"));
+        sink.push(diagnostic.help(suggestion(name, known)));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}

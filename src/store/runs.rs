@@ -1,0 +1,63 @@
+//! Folders of runs: `runs/<first 12 digits of the run id>/<serial>/`.
+//!
+//! A folder is taken by creating it, which the operating system lets only one process do; so two runs of one lock at
+//! the same time get two serials. Invariant: a serial is never used twice while its folder exists.
+
+use super::{Store, StoreError, atomic};
+use crate::digest::Digest;
+use camino::{Utf8Path, Utf8PathBuf};
+use std::io;
+
+/// The folder of one execution of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFolder {
+    /// Which execution of this lock in this store, counted from 1.
+    pub serial: u32,
+    /// Where its record and checkpoints go.
+    pub path: Utf8PathBuf,
+}
+
+impl Store {
+    /// Makes the folder for a new execution of a lock.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn new_run(&self, run_id: &Digest) -> Result<RunFolder, StoreError> {
+        let _writing = self.writing("create a run in")?;
+        let parent = self.root.join("runs").join(run_id.short());
+        atomic::create_folders(&parent)?;
+        let mut serial = self.runs(run_id)?.last().map_or(1, |last| last.serial.saturating_add(1));
+        loop {
+            let path = parent.join(format!("{serial:04}"));
+            match std::fs::create_dir(&path) {
+                Ok(()) => {
+                    atomic::sync_folder(&parent)?;
+                    return Ok(RunFolder { serial, path });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && serial < u32::MAX => {
+                    serial += 1
+                }
+                Err(error) => return Err(StoreError::io("create the folder", &path, error)),
+            }
+        }
+    }
+
+    /// All executions of a lock that this store holds, by serial.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn runs(&self, run_id: &Digest) -> Result<Vec<RunFolder>, StoreError> {
+        run_folders(&self.root.join("runs").join(run_id.short()))
+    }
+}
+
+/// The folders under one run id whose names are serials, by serial.
+pub(super) fn run_folders(parent: &Utf8Path) -> Result<Vec<RunFolder>, StoreError> {
+    let mut found: Vec<RunFolder> = super::walk::names_in(parent)?
+        .into_iter()
+        .filter(|name| name.len() >= 4 && name.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter_map(|name| Some(RunFolder { serial: name.parse().ok()?, path: parent.join(&name) }))
+        .collect();
+    found.sort_by_key(|folder| folder.serial);
+    Ok(found)
+}

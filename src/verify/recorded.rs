@@ -1,0 +1,70 @@
+//! What is expected of a run: from a lock's platform node, which has the end and the evaluations, or from a record, which
+//! has every step.
+
+use crate::digest::Digest;
+use crate::lock::{Lock, RecordedEvaluation};
+use crate::record::{Record, Step};
+use std::collections::BTreeMap;
+
+/// What a run gave, as far as it is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// The run id that it was recorded under; `None` when the platform node has no result.
+    pub run_id: Option<Digest>,
+    /// Every step with the chain after it; a lock has none.
+    pub steps: Vec<(Step, Digest)>,
+    /// Evaluations by step and split.
+    pub evaluations: BTreeMap<(u64, String), RecordedEvaluation>,
+    /// The end.
+    pub end: Option<End>,
+}
+
+/// How a whole run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Steps that were done.
+    pub steps: u64,
+    /// The last digest of the chain.
+    pub chain: Digest,
+    /// Digest of all parameters.
+    pub parameters: Digest,
+}
+
+impl Recorded {
+    /// What a lock recorded of a platform; of a platform that it does not have, nothing.
+    pub fn from_lock(lock: &Lock, platform: &str) -> Self {
+        let Some(platform) = lock.platforms.get(platform) else {
+            return Self { run_id: None, steps: Vec::new(), evaluations: BTreeMap::new(), end: None };
+        };
+        let result = platform.result.as_ref();
+        Self {
+            run_id: result.map(|result| result.run),
+            steps: Vec::new(),
+            evaluations: platform.evaluations.clone(),
+            end: result.map(|result| End {
+                steps: result.steps,
+                chain: result.chain,
+                parameters: result.parameters,
+            }),
+        }
+    }
+
+    /// What a record tells.
+    pub fn from_record(record: &Record) -> Self {
+        let evaluations = record.evaluations().map(|(evaluation, chain)| {
+            let key = (evaluation.step, evaluation.split.clone());
+            let metrics = evaluation.metrics.clone();
+            (key, RecordedEvaluation { chain, examples: evaluation.examples, metrics })
+        });
+        Self {
+            run_id: Some(record.started.run_id),
+            steps: record.steps().map(|(step, chain)| (step.clone(), chain)).collect(),
+            evaluations: evaluations.collect(),
+            end: record.finished().map(|finished| End {
+                steps: finished.steps,
+                chain: finished.chain,
+                parameters: finished.parameters,
+            }),
+        }
+    }
+}
