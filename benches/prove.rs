@@ -19,16 +19,19 @@ mod fixed;
 mod formats;
 #[path = "prove/oracle.rs"]
 mod oracle;
+#[path = "prove/tables.rs"]
+mod tables;
 
 use amp::arithmetic::{Isa, functions};
-use oracle::{Answer, Oracle};
+use oracle::Answer;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use tables::Tables;
 
 /// Inputs that a thread takes at a time; a power of two.
-const BLOCK: u64 = 1 << 16;
+const BLOCK: u64 = 1 << 12;
 /// How many of the hardest inputs are kept.
 const HARDEST: usize = 4;
 /// Everything that can be proved.
@@ -57,6 +60,7 @@ impl Findings {
         }
     }
 
+    #[inline(always)]
     fn hard(&mut self, nearness: u32, bits: u32) {
         if self.hardest.len() < HARDEST || nearness > self.hardest[HARDEST - 1].0 {
             self.hardest.push((nearness, bits));
@@ -80,10 +84,13 @@ impl Findings {
 
 /// One of the six functions in its three forms.
 struct Function {
+    name: &'static str,
     single: fn(f32) -> f32,
     slice: fn(Isa, &mut [f32]),
-    exact: fn(&Oracle, f32) -> Answer,
-    /// f(-x) = -f(x) or f(x): then the enclosure of f(|x|) serves both signs.
+    /// Its enclosure in narrow fixed point, and the one in wide fixed point for what that leaves undecided.
+    narrow: fn(&Tables<i64>, f32) -> Answer,
+    wide: fn(&Tables<i128>, f32) -> Answer,
+    /// Whether f(-x) is -f(x) or f(x): then the enclosure of f(|x|) serves both signs.
     parity: Parity,
 }
 
@@ -94,87 +101,115 @@ enum Parity {
     Even,
 }
 
-fn function(name: &str) -> Option<Function> {
-    let entry = |single, slice, exact, parity| Some(Function { single, slice, exact, parity });
-    match name {
-        "exp" => entry(
-            functions::exp as fn(f32) -> f32,
-            functions::exp_slice as fn(Isa, &mut [f32]),
-            Oracle::exp as fn(&Oracle, f32) -> Answer,
-            Parity::None,
-        ),
-        "log" => entry(functions::log, functions::log_slice, Oracle::log, Parity::None),
-        "tanh" => entry(functions::tanh, functions::tanh_slice, Oracle::tanh, Parity::Odd),
-        "erf" => entry(functions::erf, functions::erf_slice, Oracle::erf, Parity::Odd),
-        "sin" => entry(functions::sin, functions::sin_slice, Oracle::sin, Parity::Odd),
-        "cos" => entry(functions::cos, functions::cos_slice, Oracle::cos, Parity::Even),
-        _ => None,
-    }
+/// Names a function in all its forms.
+macro_rules! entry {
+    ($name:ident, $slice:ident, $parity:ident) => {
+        Function {
+            name: stringify!($name),
+            single: functions::$name,
+            slice: functions::$slice,
+            narrow: Tables::<i64>::$name,
+            wide: Tables::<i128>::$name,
+            parity: Parity::$parity,
+        }
+    };
 }
 
-/// The result that the exact value determines, with its nearness to a tie.
-fn expected(answer: Answer) -> Option<(f32, u32)> {
+const FUNCTIONS: [Function; 6] = [
+    entry!(exp, exp_slice, None),
+    entry!(log, log_slice, None),
+    entry!(tanh, tanh_slice, Odd),
+    entry!(erf, erf_slice, Odd),
+    entry!(sin, sin_slice, Odd),
+    entry!(cos, cos_slice, Even),
+];
+
+/// The bits of the result that the exact value determines, with its nearness to a tie.
+fn decide(answer: Answer) -> Option<(u32, u32)> {
     match answer {
-        Answer::Known(value) => Some((value, 0)),
-        Answer::Within { negative, enclosure } => enclosure
-            .decide()
-            .map(|(bits, nearness)| (f32::from_bits(bits | u32::from(negative) << 31), nearness)),
+        Answer::Known(value) => Some((canonical(value), 0)),
+        Answer::Within { negative, enclosure } => {
+            enclosure.decide().map(|(bits, nearness)| (bits | u32::from(negative) << 31, nearness))
+        }
     }
 }
 
-fn same(a: f32, b: f32) -> bool {
-    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+/// The bits of a value; one pattern for all NaNs.
+fn canonical(value: f32) -> u32 {
+    if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() }
 }
 
-/// Checks inputs that are all of one sign, in the single form and in all slice forms.
-fn check_values(
-    name: &str,
+/// Checks one form of a function: `results` for `inputs`, against the expected bits.
+fn compare(
     function: &Function,
+    form: &str,
     inputs: &[f32],
-    expected: &[Option<(f32, u32)>],
+    results: &[f32],
+    expected: &[u32],
+    wrong: &mut [bool],
     found: &mut Findings,
 ) {
-    let mut results: Vec<(String, Vec<f32>)> = Vec::new();
-    results.push(("one at a time".to_owned(), inputs.iter().map(|x| (function.single)(*x)).collect()));
-    for isa in Isa::available() {
-        let mut values = inputs.to_vec();
-        (function.slice)(isa, &mut values);
-        results.push((format!("as a slice on {isa}"), values));
+    let differs = results.iter().zip(expected).fold(0, |all, (value, bits)| all | (canonical(*value) ^ bits));
+    if differs == 0 {
+        return;
     }
-    for (index, x) in inputs.iter().enumerate() {
-        found.checked += 1;
-        let Some((value, nearness)) = expected[index] else {
-            found.undecided += 1;
-            found.fault(|| format!("{name}({x:e}), bits {:#010x}, is undecided", x.to_bits()));
-            continue;
-        };
-        found.hard(nearness, x.to_bits());
-        if let Some((form, values)) = results.iter().find(|(_, values)| !same(values[index], value)) {
-            found.wrong += 1;
+    for (index, value) in results.iter().enumerate() {
+        if canonical(*value) != expected[index] {
+            wrong[index] = true;
             found.fault(|| {
-                format!(
-                    "{name}({x:e}), bits {:#010x}, is {value:e}; found {:e} {form}",
-                    x.to_bits(),
-                    values[index]
-                )
+                let (name, x, exact) = (function.name, inputs[index], f32::from_bits(expected[index]));
+                format!("{name}({x:e}), bits {:#010x}, is {exact:e}; found {value:e} {form}", x.to_bits())
             });
         }
     }
 }
 
+/// Checks the single form and all slice forms.
+fn check_forms(function: &Function, inputs: &[f32], expected: &[u32], found: &mut Findings) {
+    let mut wrong = vec![false; inputs.len()];
+    let mut results: Vec<f32> = inputs.iter().map(|x| (function.single)(*x)).collect();
+    compare(function, "one at a time", inputs, &results, expected, &mut wrong, found);
+    for isa in Isa::available() {
+        results.copy_from_slice(inputs);
+        (function.slice)(isa, &mut results);
+        compare(function, &format!("as a slice on {isa}"), inputs, &results, expected, &mut wrong, found);
+    }
+    found.checked += inputs.len() as u64;
+    found.wrong += wrong.into_iter().filter(|wrong| *wrong).count() as u64;
+}
+
 /// Checks the inputs with these bits; for functions with a parity, the bits are those of magnitudes.
-fn check_block(name: &str, function: &Function, oracle: &Oracle, bits: &[u32], found: &mut Findings) {
-    let inputs: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
-    let mut values: Vec<_> = inputs.iter().map(|x| expected((function.exact)(oracle, *x))).collect();
-    check_values(name, function, &inputs, &values, found);
+fn check_block(
+    function: &Function,
+    tables: &(Tables<i128>, Tables<i64>),
+    bits: &[u32],
+    found: &mut Findings,
+) {
+    let (mut inputs, mut expected) = (Vec::with_capacity(bits.len()), Vec::with_capacity(bits.len()));
+    for bits in bits {
+        let x = f32::from_bits(*bits);
+        let decided =
+            decide((function.narrow)(&tables.1, x)).or_else(|| decide((function.wide)(&tables.0, x)));
+        let Some((value, nearness)) = decided else {
+            found.undecided += 1;
+            found.fault(|| format!("{}({x:e}), bits {bits:#010x}, is undecided", function.name));
+            continue;
+        };
+        found.hard(nearness, *bits);
+        inputs.push(x);
+        expected.push(value);
+    }
+    check_forms(function, &inputs, &expected, found);
     if function.parity != Parity::None {
-        let negated: Vec<f32> = inputs.iter().map(|x| -x).collect();
+        for x in &mut inputs {
+            *x = -*x;
+        }
         if function.parity == Parity::Odd {
-            for (value, _) in values.iter_mut().flatten() {
-                *value = -*value;
+            for bits in &mut expected {
+                *bits = canonical(-f32::from_bits(*bits));
             }
         }
-        check_values(name, function, &negated, &values, found);
+        check_forms(function, &inputs, &expected, found);
     }
 }
 
@@ -210,12 +245,12 @@ fn in_blocks(
 }
 
 fn prove(name: &str, threads: usize, stride: u64) -> Findings {
-    if let Some(function) = function(name) {
-        let oracle = Oracle::new();
+    if let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) {
+        let wide = Tables::new();
+        let narrow = wide.narrow();
+        let tables = (wide, narrow);
         let limit = if function.parity == Parity::None { 1 << 32 } else { 1 << 31 };
-        return in_blocks(limit, threads, stride, |bits, found| {
-            check_block(name, &function, &oracle, bits, found)
-        });
+        return in_blocks(limit, threads, stride, |bits, found| check_block(function, &tables, bits, found));
     }
     match name {
         "f16" => in_blocks(1 << 32, threads, stride, formats::check_f16),

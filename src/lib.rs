@@ -37,4 +37,4 @@ pub mod exec;
 pub mod verify;
 pub mod diff;
 pub mod report;
-//pub mod cli;
+pub mod cli;

@@ -1,17 +1,152 @@
-//! Fixed-point numbers with 120 bits after the point, and the constants in them, from integers alone.
+//! Fixed-point numbers and the constants in them, from integers alone.
 //!
-//! Nothing here shares a coefficient, a reduction or an arithmetic with `amp::arithmetic::functions`. A
-//! "unit" is 2^-120. Each operation truncates, so it errs by less than one unit; the bounds that are stated
-//! count those.
+//! Nothing here shares a coefficient, a reduction or an arithmetic with `amp::arithmetic::functions`. There
+//! are two widths: `i128` with 120 bits after the point, and `i64` with 56, which is quick and decides most
+//! inputs. A "unit" is the last bit. Each operation truncates, so it errs by less than one unit; the bounds
+//! that are stated count those.
 
-/// Bits after the point. Seven bits before it and a sign remain in an `i128`.
+use std::ops::{Add, BitAnd, Div, Mul, Neg, Shl, Shr, Sub};
+
+/// Bits after the point of the wide numbers. Seven bits before it and a sign remain in an `i128`.
 pub const FRACTION: u32 = 120;
-/// 1.
+/// 1 as a wide number.
 pub const ONE: i128 = 1 << FRACTION;
+
+/// A fixed-point number.
+pub trait Number:
+    Copy
+    + Ord
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Neg<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Shl<u32, Output = Self>
+    + Shr<u32, Output = Self>
+    + BitAnd<Output = Self>
+    + Sync
+{
+    /// Bits after the point.
+    const FRACTION: u32;
+
+    /// A wide number cut to this width: one unit more of error at most.
+    fn cut(wide: i128) -> Self;
+
+    /// A number from its units.
+    fn units(units: i64) -> Self;
+
+    /// The units.
+    fn wide_units(self) -> i128;
+
+    /// The product: one unit of error at most.
+    fn multiply(self, other: Self) -> Self;
+
+    /// k · ln 2 for |k| < 160, from ln 2 in units of 2^-126.
+    fn times_ln_2(k: i32, ln_2_fine: u128) -> Self;
+
+    /// How many terms of a series are needed.
+    fn terms(wide: usize, narrow: usize) -> usize;
+
+    /// An error bound in units: of the wide numbers, whose tables have gathered errors, or of the narrow
+    /// ones, whose tables are right to one unit.
+    fn bound(wide: u128, narrow: u128) -> u128;
+
+    /// 1.
+    #[inline(always)]
+    fn one() -> Self {
+        Self::units(1) << Self::FRACTION
+    }
+}
+
+impl Number for i128 {
+    const FRACTION: u32 = FRACTION;
+
+    #[inline(always)]
+    fn cut(wide: i128) -> Self {
+        wide
+    }
+
+    #[inline(always)]
+    fn units(units: i64) -> Self {
+        Self::from(units)
+    }
+
+    #[inline(always)]
+    fn wide_units(self) -> i128 {
+        self
+    }
+
+    /// Truncated toward zero.
+    #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        let (high, low) = wide_product(self.unsigned_abs(), other.unsigned_abs());
+        let magnitude = ((high << (128 - FRACTION)) | (low >> FRACTION)) as i128;
+        if (self < 0) == (other < 0) { magnitude } else { -magnitude }
+    }
+
+    #[inline(always)]
+    fn times_ln_2(k: i32, ln_2_fine: u128) -> Self {
+        // In two halves, so that nothing overflows.
+        let magnitude = u128::from(k.unsigned_abs());
+        let (high, low) = (ln_2_fine >> 64, ln_2_fine & u128::from(u64::MAX));
+        let product = (((magnitude * high) << 58) + ((magnitude * low) >> 6)) as i128;
+        if k < 0 { -product } else { product }
+    }
+
+    #[inline(always)]
+    fn terms(wide: usize, _: usize) -> usize {
+        wide
+    }
+
+    #[inline(always)]
+    fn bound(wide: u128, _: u128) -> u128 {
+        wide
+    }
+}
+
+impl Number for i64 {
+    const FRACTION: u32 = 56;
+
+    #[inline(always)]
+    fn cut(wide: i128) -> Self {
+        (wide >> 64) as Self
+    }
+
+    #[inline(always)]
+    fn units(units: i64) -> Self {
+        units
+    }
+
+    #[inline(always)]
+    fn wide_units(self) -> i128 {
+        i128::from(self)
+    }
+
+    /// Rounded down.
+    #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        ((i128::from(self) * i128::from(other)) >> Self::FRACTION) as Self
+    }
+
+    #[inline(always)]
+    fn times_ln_2(k: i32, ln_2_fine: u128) -> Self {
+        ((i128::from(k) * (ln_2_fine >> 64) as i128) >> 6) as Self
+    }
+
+    #[inline(always)]
+    fn terms(_: usize, narrow: usize) -> usize {
+        narrow
+    }
+
+    #[inline(always)]
+    fn bound(_: u128, narrow: u128) -> u128 {
+        narrow
+    }
+}
 
 /// The 256-bit product of two numbers, as (high, low).
 #[inline(always)]
-fn wide(a: u128, b: u128) -> (u128, u128) {
+fn wide_product(a: u128, b: u128) -> (u128, u128) {
     let mask = u128::from(u64::MAX);
     let (a_high, a_low, b_high, b_low) = (a >> 64, a & mask, b >> 64, b & mask);
     let low = a_low * b_low;
@@ -20,21 +155,13 @@ fn wide(a: u128, b: u128) -> (u128, u128) {
     (a_high * b_high + (middle >> 64) + (other >> 64), (other << 64) | (low & mask))
 }
 
-/// a · b, truncated toward zero: the error is less than one unit.
-#[inline(always)]
-pub fn multiply(a: i128, b: i128) -> i128 {
-    let (high, low) = wide(a.unsigned_abs(), b.unsigned_abs());
-    let magnitude = ((high << (128 - FRACTION)) | (low >> FRACTION)) as i128;
-    if (a < 0) == (b < 0) { magnitude } else { -magnitude }
-}
-
 /// c_0 + c_1 x + …, by Horner's rule. For |x| ≤ 2^-6 the error is below 2 units beyond that of the
 /// coefficients.
 #[inline(always)]
-pub fn series(coefficients: &[i128], x: i128) -> i128 {
-    let mut value = 0;
+pub fn series<N: Number>(coefficients: &[N], x: N) -> N {
+    let mut value = N::units(0);
     for coefficient in coefficients.iter().rev() {
-        value = multiply(value, x) + coefficient;
+        value = value.multiply(x) + *coefficient;
     }
     value
 }
@@ -53,11 +180,11 @@ pub fn inverse_factorials<const COUNT: usize>() -> [i128; COUNT] {
 /// by less than 2 units.
 pub fn twice_atanh(a: i128, b: i128) -> i128 {
     let ratio = ONE / b * a + (ONE % b) * a / b;
-    let square = multiply(ratio, ratio);
+    let square = ratio.multiply(ratio);
     let (mut power, mut sum, mut odd) = (ratio, 0, 1);
     while power != 0 {
         sum += power / odd;
-        power = multiply(power, square);
+        power = power.multiply(square);
         odd += 2;
     }
     2 * sum
@@ -153,7 +280,7 @@ pub fn two_over_sqrt_pi() -> i128 {
     let pi = pi();
     let mut y = from_f64(1.0 / std::f64::consts::PI.sqrt());
     for _ in 0..3 {
-        y = multiply(y, 3 * ONE - multiply(pi, multiply(y, y))) / 2;
+        y = y.multiply(3 * ONE - pi.multiply(y.multiply(y))) / 2;
     }
     2 * y
 }

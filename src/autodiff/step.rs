@@ -219,7 +219,7 @@ impl<'a> Builder<'a> {
     fn update_parameters(&mut self, found: Option<ValueId>, coefficient: Option<ValueId>) {
         let rule = self.plan.optimizer.clone();
         let names: &[&str] = match rule {
-            Optimizer::Sgd { momentum, .. } if momentum == 0.0 => &[],
+            Optimizer::Sgd { momentum: 0.0, .. } => &[],
             Optimizer::Sgd { .. } => &["velocity"],
             Optimizer::AdamW { .. } => &["first_moment", "second_moment"],
         };

@@ -5,14 +5,16 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::ui::Ui;
 use crate::arithmetic::Isa;
-use crate::autodiff::{self, Compiled, LabelKind};
+use crate::autodiff::{self, Compiled};
 use crate::data::{self, DataFault, LabelView, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::session;
+use crate::graph::LabelKind;
 use crate::lock::{self, Lock};
+use crate::record::{self, Record};
 use crate::plan::Plan;
 use crate::resolve;
 use crate::store::{self, Store, StoreError};
@@ -34,10 +36,9 @@ pub struct Resolved {
 
 /// Reads and resolves a manifest.
 pub fn resolve(manifest: &Utf8Path) -> Result<Resolved, Failure> {
-    let mut sources = SourceMap::default();
     let text = read_text(manifest)?;
-    let file = sources.add(manifest.as_str(), text);
-    let (plan, diagnostics) = resolve::resolve(file, manifest, &Disk, &mut sources);
+    let mut sources = SourceMap::default();
+    let (plan, diagnostics) = resolve::resolve_text(manifest, &text, &Disk, &mut sources);
     match plan {
         Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
             Ok(Resolved { plan, sources, warnings: diagnostics })
@@ -173,10 +174,13 @@ fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, C
         CompileFailure::Exec(ExecFault::new(crate::diag::Code(704), "the data has no split called `train`"))
     })?;
     let labels = match split.labels {
-        LabelView::Classes(_) => LabelKind::ClassIndex,
+        LabelView::Classes(_) => {
+            let declared = plan.data.classes.or_else(|| prepared.classes_found());
+            LabelKind::ClassIndex { classes: declared.map(|classes| classes as usize) }
+        }
         LabelView::Targets(_) => LabelKind::Target(split.label_shape.to_vec()),
     };
-    autodiff::compile(plan, batch, split.shape, &labels).map_err(CompileFailure::Manifest)
+    autodiff::compile(plan, batch, split.shape, labels).map_err(CompileFailure::Manifest)
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.
@@ -223,6 +227,33 @@ pub fn read_lock(path: &Utf8Path) -> Result<Option<(String, Lock)>, Failure> {
         return Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources });
     }
     Ok(Some((text, lock)))
+}
+
+/// Reads a lock that has to be there.
+pub fn required_lock(path: &Utf8Path) -> Result<(String, Lock), Failure> {
+    read_lock(path)?.ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("there is no lock at `{path}`")).code(lock::MISSING).help("amp lock")
+    })
+}
+
+/// The record that a path names: a file of events, or the folder of a run. `None` for anything else.
+pub fn record_path(path: &Utf8Path) -> Option<Utf8PathBuf> {
+    if Disk.is_folder(path) {
+        Some(path.join("record.ndjson"))
+    } else {
+        (path.extension() == Some("ndjson")).then(|| path.to_owned())
+    }
+}
+
+/// Reads a record; a damaged one is an integrity fault.
+pub fn read_record(path: &Utf8Path) -> Result<Record, Failure> {
+    let bytes = Disk.read(path).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let mut sources = SourceMap::default();
+    let file = sources.add(path.as_str(), String::from_utf8_lossy(&bytes).as_ref());
+    match record::read(file, &bytes) {
+        Ok((record, _warnings)) => Ok(record),
+        Err(fault) => Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources }),
+    }
 }
 
 /// Writes a lock when it differs from what is there; true when it was written.

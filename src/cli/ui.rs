@@ -1,7 +1,7 @@
 //! How amp speaks: data on standard output, everything else on standard error.
 
 use super::args::{Voice, When};
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use std::io::{IsTerminal as _, Write as _};
 
 /// The two streams and how to use them.
@@ -76,8 +76,8 @@ impl Ui {
         let _ = stream.write_all(text.as_bytes());
     }
 
-    /// A style that is plain when colour is off.
-    pub fn style(&self, style: Style) -> Style {
-        if self.color { style } else { Style::new() }
+    /// Whether data on standard output is coloured; anstream takes colours out again where they do not belong.
+    pub fn data_color(&self) -> bool {
+        anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
     }
 }

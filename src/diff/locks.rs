@@ -154,7 +154,9 @@ impl Judge<'_> {
     fn change(&self, path: &str, old: Option<&Entry>, new: Option<&Entry>) -> Change {
         let bits = self.bits(path);
         let class = match (old, new) {
-            _ if matches!(path, "manifest" | "run.name" | "lock") => Class::Presentation,
+            _ if matches!(path, "manifest" | "run.name" | "lock" | "digest.plan.presentation") => {
+                Class::Presentation
+            }
             (None, _) => Class::Added,
             (_, None) => Class::Removed,
             (Some(_), Some(_)) if path.starts_with("digest.") || path == RUN_ID => Class::DigestOnly,
@@ -256,37 +258,50 @@ fn platform_changes(
 ) -> usize {
     let left = old.map(|platform| platform_nodes(name, platform)).unwrap_or_default();
     let right = new.map(|platform| platform_nodes(name, platform)).unwrap_or_default();
-    let paths: BTreeSet<&(String, bool)> = left.keys().chain(right.keys()).collect();
-    for key in &paths {
-        let (old, new) = (left.get(*key), right.get(*key));
+    let places: BTreeSet<&Place> = left.keys().chain(right.keys()).collect();
+    for place in &places {
+        let (old, new) = (left.get(*place), right.get(*place));
         if old == new {
             continue;
         }
-        let (path, is_pin) = key;
+        let (kind, _, path) = place;
         changes.push(Change {
             path: path.clone(),
             old: old.cloned(),
             new: new.cloned(),
             class: Class::PlatformOnly,
-            bits: if *is_pin && device { Bits::CanChange } else { Bits::Cannot },
+            bits: if *kind == Kind::Pin && device { Bits::CanChange } else { Bits::Cannot },
             because: Vec::new(),
         });
     }
-    paths.len()
+    places.len()
 }
 
-/// The lines of a platform node by path, each with whether it is a pin.
-fn platform_nodes(name: &str, platform: &Platform) -> BTreeMap<(String, bool), String> {
+/// A line of a platform node, in the order of lines: kind, step, path.
+type Place = (Kind, u64, String);
+
+/// What a line of a platform node is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Pin,
+    Evaluation,
+    Result,
+}
+
+fn platform_nodes(name: &str, platform: &Platform) -> BTreeMap<Place, String> {
     let mut nodes = BTreeMap::new();
     for (property, entry) in &platform.properties {
-        nodes.insert((format!("platform.{name}.{property}"), true), entry_text(entry));
+        nodes.insert((Kind::Pin, 0, format!("platform.{name}.{property}")), entry_text(entry));
     }
     for ((step, split), evaluation) in &platform.evaluations {
         let path = format!("platform.{name}.evaluation.{split}.{step}");
-        nodes.insert((path, false), properties_text(&evaluation_entry(*step, evaluation)));
+        nodes.insert((Kind::Evaluation, *step, path), properties_text(&evaluation_entry(*step, evaluation)));
     }
     if let Some(result) = &platform.result {
-        nodes.insert((format!("platform.{name}.result"), false), properties_text(&result_entry(result)));
+        nodes.insert(
+            (Kind::Result, 0, format!("platform.{name}.result")),
+            properties_text(&result_entry(result)),
+        );
     }
     nodes
 }

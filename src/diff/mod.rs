@@ -8,7 +8,7 @@ pub mod locks;
 pub mod records;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use locks::{Bits, Change, Class, LockDiff, diff_locks};
 pub use records::{EventDifference, FieldDifference, Figure, Largest, RecordDiff, diff_records};

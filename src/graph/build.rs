@@ -40,13 +40,14 @@ pub fn build(
     labels: LabelKind,
 ) -> Result<Graph, Vec<Diagnostic>> {
     let mut builder = Builder::new(batch, feature_shape, &labels);
-    let features = builder.graph.features;
     builder.input_faults(batch, feature_shape);
+    // What is wrong with the input is not said again for each layer.
+    let features = Some(builder.graph.features).filter(|_| !builder.sink.has_errors());
     if !holds_a_layer(&plan.model.body) {
         let message = format!("the model `{}` has no layers", plan.model.module);
         builder.sink.push(Diagnostic::error(Code(309), message).help("add a layer to the model's module"));
     }
-    let prediction = builder.blocks(&plan.model.body, Some(features));
+    let prediction = builder.blocks(&plan.model.body, features);
     if builder.graph.parameters.is_empty() && !builder.sink.has_errors() {
         let message = format!(
             "the model `{}` has nothing to train: none of its layers has parameters",

@@ -47,6 +47,12 @@ enum Phase {
 /// Checks a forward graph before or after the precision pass.
 pub fn check_graph(graph: &Graph) -> Vec<Violation> {
     let mut check = Check::new(&graph.values);
+    let named = [graph.features, graph.labels, graph.prediction, graph.loss];
+    let parameters = graph.parameters.iter().map(|parameter| parameter.value);
+    let buffers = graph.buffers.iter().map(|buffer| buffer.value);
+    if !check.exist(named.into_iter().chain(parameters).chain(buffers).chain(edges(&graph.nodes))) {
+        return check.violations;
+    }
     check.values();
     let evaluation = graph.nodes.iter().any(|node| matches!(node.op, Op::BatchNormInference { .. }));
     check.nodes("nodes", &graph.nodes, if evaluation { Phase::Evaluation } else { Phase::Forward });
@@ -67,6 +73,18 @@ pub fn check_graph(graph: &Graph) -> Vec<Violation> {
 /// Checks a whole step.
 pub fn check_step(step: &StepGraph) -> Vec<Violation> {
     let mut check = Check::new(&step.values);
+    let named = [
+        [step.features, step.labels, step.loss, step.prediction],
+        [step.evaluation_loss, step.evaluation_prediction, step.learning_rate, step.norm],
+        [step.step, step.scale, step.tracker, step.found.unwrap_or(step.norm)],
+    ];
+    let parameters = step.parameters.iter().map(|parameter| parameter.value);
+    let buffers = step.buffers.iter().map(|buffer| buffer.value);
+    let lists = step.gradients.iter().chain(&step.states).copied();
+    let nodes = edges(&step.micro).chain(edges(&step.update)).chain(edges(&step.evaluation));
+    if !check.exist(named.into_iter().flatten().chain(parameters).chain(buffers).chain(lists).chain(nodes)) {
+        return check.violations;
+    }
     check.values();
     check.nodes("micro", &step.micro, Phase::Micro);
     check.nodes("update", &step.update, Phase::Update);
@@ -93,6 +111,11 @@ pub fn check_step(step: &StepGraph) -> Vec<Violation> {
     check.violations
 }
 
+/// All ids of a node list.
+fn edges(nodes: &[Node]) -> impl Iterator<Item = ValueId> {
+    nodes.iter().flat_map(|node| node.inputs.iter().chain(&node.outputs)).copied()
+}
+
 struct Check<'a> {
     values: &'a [Value],
     defined: Vec<bool>,
@@ -107,6 +130,15 @@ impl<'a> Check<'a> {
 
     fn report(&mut self, place: String, message: String) {
         self.violations.push(Violation { place, message });
+    }
+
+    /// Whether every id names a value; nothing else can be checked where one does not.
+    fn exist(&mut self, ids: impl Iterator<Item = ValueId>) -> bool {
+        let missing = ids.filter(|id| id.index() >= self.values.len()).min();
+        if let Some(id) = missing {
+            self.report(String::new(), format!("value {} does not exist", id.0));
+        }
+        missing.is_none()
     }
 
     fn values(&mut self) {
@@ -138,12 +170,6 @@ impl<'a> Check<'a> {
             let place = || format!("{list}[{index}] {} ({})", node.op.kind(), node.layer);
             if !belongs(&node.op, phase) {
                 self.report(place(), "this op has no place in this phase".to_owned());
-            }
-            if let Some(id) =
-                node.inputs.iter().chain(&node.outputs).find(|id| id.index() >= self.values.len())
-            {
-                self.report(place(), format!("value {} does not exist", id.0));
-                continue;
             }
             for id in &node.inputs {
                 if !self.defined[id.index()] {

@@ -385,7 +385,10 @@ pub fn transpose(x: &[usize], axes: &[usize]) -> Result<Shape, Fault> {
             Some(seen) if !*seen => *seen = true,
             Some(_) => return Err(Fault::new(302, format!("axis {axis} is named twice in {}", text(axes)))),
             None => {
-                return Err(Fault::new(302, format!("axis {axis} is out of range for the input {}", text(x))));
+                return Err(Fault::new(
+                    302,
+                    format!("axis {axis} is out of range for the input {}", text(x)),
+                ));
             }
         }
     }

@@ -14,6 +14,7 @@ pub mod op;
 pub mod print;
 #[cfg(test)]
 pub(crate) mod samples;
+pub mod totals;
 
 pub use build::{LabelKind, build};
 pub use evaluation::evaluation_form;

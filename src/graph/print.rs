@@ -1,1 +1,188 @@
-//! Listing.
+//! Listings of graphs: aligned text for people, and JSON of the schema `amp.graph/1` for programs.
+
+mod attributes;
+mod json;
+
+pub use attributes::attributes;
+pub use json::{graph_json, precise_json, step_json};
+
+use super::totals::{Totals, totals};
+use super::{Graph, Node, Op, Value, ValueId, infer};
+use crate::autodiff::StepGraph;
+use crate::plan::Class;
+use crate::precision::{Decision, PreciseGraph};
+use std::fmt::Write as _;
+
+/// Lists the nodes of a forward graph and its totals.
+pub fn graph_text(graph: &Graph) -> String {
+    let mut text = list(&graph.nodes, &graph.values, &|_| String::new());
+    sums(&mut text, totals(graph));
+    text
+}
+
+/// Lists the nodes of a precise graph, each with the class and the rule that decided its format.
+pub fn precise_text(precise: &PreciseGraph) -> String {
+    let reason = |index: usize| {
+        let decision = precise.decisions.iter().find(|decision| decision.node == index);
+        decision.map_or_else(String::new, because)
+    };
+    let mut text = list(&precise.graph.nodes, &precise.graph.values, &reason);
+    sums(&mut text, totals(&precise.graph));
+    text
+}
+
+/// Lists a step: forward, backward, update, evaluation.
+pub fn step_text(step: &StepGraph) -> String {
+    let (forward, backward) = step.micro.split_at(step.forward_nodes.min(step.micro.len()));
+    let parts = [
+        ("forward", forward),
+        ("backward", backward),
+        ("update", &step.update),
+        ("evaluation", &step.evaluation),
+    ];
+    let mut text = String::new();
+    for (name, nodes) in parts {
+        let _ = writeln!(text, "{name}");
+        text.push_str(&list(nodes, &step.values, &|_| String::new()));
+        text.push('\n');
+    }
+    sums(&mut text, step_totals(step));
+    text
+}
+
+/// The totals of a step: casts of forward and backward.
+fn step_totals(step: &StepGraph) -> Totals {
+    let multiply_adds = step.micro[..step.forward_nodes.min(step.micro.len())]
+        .iter()
+        .map(|node| super::totals::multiply_adds(node, &step.values))
+        .fold(0, u64::saturating_add);
+    Totals {
+        parameters: step
+            .parameters
+            .iter()
+            .map(|parameter| step.value(parameter.value).elements() as u64)
+            .sum(),
+        multiply_adds,
+        casts: step.micro.iter().filter(|node| node.op == Op::Cast).count() as u64,
+    }
+}
+
+fn sums(text: &mut String, totals: Totals) {
+    let Totals { parameters, multiply_adds, casts } = totals;
+    let _ = writeln!(
+        text,
+        "{} parameters, {} multiply-adds a forward pass, {} casts",
+        grouped(parameters),
+        grouped(multiply_adds),
+        grouped(casts)
+    );
+}
+
+/// `1 234 567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `low · policy`.
+fn because(decision: &Decision) -> String {
+    format!("{} · {}", class_name(decision.class), decision.rule)
+}
+
+/// A class as policies write it.
+fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Low => "low",
+        Class::F32 => "f32",
+        Class::Widest => "widest",
+        Class::Keep => "keep",
+    }
+}
+
+/// `f16[64, 10]`; a scalar is `f32`.
+fn type_text(value: &Value) -> String {
+    if value.shape.is_empty() {
+        value.dtype.to_string()
+    } else {
+        format!("{}{}", value.dtype, infer::text(&value.shape))
+    }
+}
+
+/// `linear bias`, `max-pool2d kernel=2×2 stride=2×2`.
+fn op_text(op: &Op) -> String {
+    let mut text = op.kind().to_owned();
+    for (name, value) in attributes(op) {
+        let _ = match value {
+            serde_json::Value::Bool(true) => write!(text, " {name}"),
+            serde_json::Value::Bool(false) | serde_json::Value::Null => Ok(()),
+            serde_json::Value::String(value) => write!(text, " {name}={value}"),
+            serde_json::Value::Array(items) => {
+                let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+                write!(text, " {name}={}", items.join("×"))
+            }
+            value => write!(text, " {name}={value}"),
+        };
+    }
+    text
+}
+
+fn list(nodes: &[Node], values: &[Value], reason: &dyn Fn(usize) -> String) -> String {
+    let rows: Vec<[String; 5]> = nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| {
+            let flow = format!(
+                "{} → {}",
+                edges(&node.inputs, &[], values),
+                edges(&node.outputs, &node.inputs, values)
+            );
+            [index.to_string(), op_text(&node.op), node.layer.clone(), reason(index), flow]
+        })
+        .collect();
+    table(&rows)
+}
+
+/// Names and types; of more than eight edges the first four. What is written in place is named without its type.
+fn edges(ids: &[ValueId], in_place: &[ValueId], values: &[Value]) -> String {
+    let shown = if ids.len() > 8 { 4 } else { ids.len() };
+    let mut texts: Vec<String> = ids[..shown]
+        .iter()
+        .map(|id| (*id, &values[id.index()]))
+        .map(|(id, value)| match in_place.contains(&id) {
+            true => value.name.clone(),
+            false => format!("{} {}", value.name, type_text(value)),
+        })
+        .collect();
+    if shown < ids.len() {
+        texts.push(format!("{} more", ids.len() - shown));
+    }
+    texts.join(", ")
+}
+
+/// Columns of equal width; the first is aligned right, an empty column takes no room.
+fn table(rows: &[[String; 5]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3, 4].map(width);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = format!("{:>width$}", row[0], width = widths[0]);
+        for column in 1..row.len() {
+            if widths[column] > 0 {
+                let _ = write!(line, "  {:<width$}", row[column], width = widths[column]);
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

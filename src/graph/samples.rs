@@ -3,7 +3,9 @@
 use super::LabelKind;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
-use crate::data::spec::DataSpec;
+use crate::data::spec::{
+    DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split,
+};
 use crate::diag::{FileId, Span};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
@@ -125,7 +127,18 @@ pub fn plan(body: Vec<Block>) -> Plan {
 
 /// The data of a sample; the compiler's middle never looks at it.
 fn data() -> DataSpec {
-    DataSpec
+    DataSpec {
+        name: "sample".to_owned(),
+        sources: Sources::One { path: "sample.csv".into() },
+        format: DataFormat::Csv { header: Header::No, delimiter: ',', label: LabelColumn::Last },
+        classes: None,
+        shape: None,
+        normalise: Vec::new(),
+        split: Split::Whole,
+        batch: 4,
+        shuffle: false,
+        last: LastBatch::Drop,
+    }
 }
 
 fn classes(count: usize) -> LabelKind {

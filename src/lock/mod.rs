@@ -18,7 +18,7 @@ mod token;
 pub mod write;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use check::{Stale, carry_platforms, compare, integrity, is_current, update_node};
 pub use derive::{LockInput, ParameterLine, SourceFile, derive};

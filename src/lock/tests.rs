@@ -282,6 +282,7 @@ fn an_update_touches_its_node_alone() {
     changed.sections.insert("optimizer", digest(0x63));
     changed.entries[1].1 = "32".to_owned();
     changed.sections.insert("data", digest(0x61));
+    changed.sources[0].digest = digest(0xab);
     changed.data = digest(0x62);
     changed.graph = digest(0x65);
     changed.precision = digest(0x66);

@@ -1,1 +1,19 @@
-//! (written in its own commit)
+//! What this machine is: the only place that reads the processor's name, its features, its memory and the system.
+//!
+//! **Invariant: nothing here enters a digest.** An environment decides whether a run may begin and how fast it goes; under
+//! the guarantee `portable` it changes no bit. It is written into the unhashed part of a record.
+
+mod environment;
+mod linux;
+
+#[cfg(test)]
+mod tests;
+
+pub use environment::{Cuda, Difference, Environment};
+
+use crate::diag::Code;
+
+/// The machine does not satisfy the manifest's environment.
+pub const NOT_SATISFIED: Code = Code(601);
+/// This process does not compute by IEEE 754: flush-to-zero or another rounding mode is on.
+pub const FLOAT_ENVIRONMENT: Code = Code(602);

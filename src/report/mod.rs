@@ -1,1 +1,18 @@
-//! (written in its own commit)
+//! Changes, verdicts, runs and machines as text, JSON and Markdown.
+//!
+//! Pure: values in, text out; who prints it, and where, is `cli`. Text has aligned columns and no borders, and says all
+//! without colour. JSON has a versioned `schema` and null for what is absent. Markdown is for pull requests.
+
+pub mod json;
+pub mod markdown;
+pub mod number;
+pub mod style;
+pub mod summary;
+pub mod table;
+pub mod text;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use summary::RunSummary;

@@ -24,8 +24,11 @@ pub fn write_file(path: &Utf8Path, bytes: &[u8]) -> Result<(), StoreError> {
     write_parts(path, &[bytes]).map(|_| ())
 }
 
-/// As [`write_file`], for content that lies in several pieces; returns the digest of the whole.
-pub(super) fn write_parts(path: &Utf8Path, parts: &[&[u8]]) -> Result<Digest, StoreError> {
+/// As [`write_file`], for content that lies in several pieces, such as a checkpoint; returns the digest of the whole.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_parts(path: &Utf8Path, parts: &[&[u8]]) -> Result<Digest, StoreError> {
     let path = &follow_link(path)?;
     let folder = folder_of(path);
     create_folders(folder)?;

@@ -14,13 +14,16 @@ use std::ops::Deref;
 const _: () =
     assert!(cfg!(target_endian = "little"), "amp maps little-endian files and needs a little-endian machine");
 
-/// A read-only view of a whole store file, whose bytes were checked against a digest.
+/// A read-only view of a whole file that the store wrote, whose bytes were checked against a digest.
 #[derive(Debug)]
 pub struct Mapped(memmap2::Mmap);
 
 impl Mapped {
-    /// Maps a file and checks all of it.
-    pub(super) fn open(path: &Utf8Path, expected: Digest) -> Result<Self, StoreError> {
+    /// Maps a file that [`super::write_parts`] or the store wrote, and checks all of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when its digest is another, or an I/O error naming the path.
+    pub fn open(path: &Utf8Path, expected: Digest) -> Result<Self, StoreError> {
         let failed = |error| StoreError::io("map", path, error);
         let file = std::fs::File::open(path).map_err(failed)?;
         // SAFETY: the map is only ever read, and the file is not changed under it: the store writes a file under a

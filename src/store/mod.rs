@@ -26,7 +26,7 @@ mod walk;
 mod tests;
 
 pub use append::Appender;
-pub use atomic::{read_file, write_file};
+pub use atomic::{read_file, write_file, write_parts};
 pub use error::StoreError;
 pub use lock::LockGuard;
 pub use map::{Mapped, bytes_of, numbers_of};

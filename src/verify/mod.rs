@@ -10,7 +10,7 @@ pub mod verdict;
 mod tests;
 
 pub use recorded::Recorded;
-pub use verdict::{Against, Answer, Difference, Verdict, compare};
+pub use verdict::{Against, Answer, Difference, MOST_DIFFERENCES, Verdict, compare};
 
 use crate::diag::Code;
 

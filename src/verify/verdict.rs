@@ -166,8 +166,8 @@ impl Comparison {
         for (key, evaluation) in evaluations {
             self.evaluation(key, evaluation, actual.evaluations.get(key));
         }
-        self.end(expected, &actual);
         shorten(&mut self.verdict.missing);
+        self.end(expected, &actual);
     }
 
     fn evaluation(

@@ -30,7 +30,7 @@ fn f64_of(text: &str) -> f64 {
     f64::from_bits(u64::from_str_radix(text, 16).expect("the file holds hexadecimal f64 bits"))
 }
 
-/// 1 010 values that mpmath computed with 400 bits.
+/// 1 030 values that mpmath computed with 400 bits.
 #[test]
 fn values_of_mpmath() {
     let mut counts = [0; 3];
@@ -62,7 +62,7 @@ fn values_of_mpmath() {
             _ => panic!("unknown line {line}"),
         }
     }
-    assert_eq!(counts, [150, 60, 800]);
+    assert_eq!(counts, [150, 80, 800]);
 }
 
 /// Zeros with their signs, infinities, overflow, the least numbers, and where results saturate.
@@ -198,7 +198,8 @@ fn small_powers_are_exact() {
 #[test]
 fn the_fast_path_keeps_its_bound() {
     type Exact = fn(f32) -> double_double::DoubleDouble;
-    let cases: [(&str, fn(f32) -> f64, Exact, f32, f32); 6] = [
+    type Case = (&'static str, fn(f32) -> f64, Exact, f32, f32);
+    let cases: [Case; 6] = [
         ("exp", fast::exp, |x| slow::exponential(f64::from(x).into()), 1e-9, 88.0),
         ("exp of negatives", |x| fast::exp(-x), |x| slow::exponential((-f64::from(x)).into()), 1e-9, 104.0),
         ("log", fast::log, |x| slow::logarithm(f64::from(x)), 1e-45, f32::MAX),
@@ -206,10 +207,11 @@ fn the_fast_path_keeps_its_bound() {
         ("erf", fast::erf, |x| slow::error_function(f64::from(x)), 1e-44, 3.95),
         ("sin", fast::sin, |x| slow::sine_after(0, x), 1e-44, 999_000.0),
     ];
-    let near_one = [("log near 1", fast::log as fn(f32) -> f64, cases[2].2, 0.99, 1.01)];
-    let cosine =
-        [("cos", fast::cos as fn(f32) -> f64, (|x| slow::sine_after(1, x)) as Exact, 1e-44, 999_000.0)];
-    for (name, fast, exact, low, high) in cases.into_iter().chain(near_one).chain(cosine) {
+    let more: [Case; 2] = [
+        ("log near 1", fast::log, |x| slow::logarithm(f64::from(x)), 0.99, 1.01),
+        ("cos", fast::cos, |x| slow::sine_after(1, x), 1e-44, 999_000.0),
+    ];
+    for (name, fast, exact, low, high) in cases.into_iter().chain(more) {
         let (low, high) = (f32::to_bits(low), f32::to_bits(high));
         let step = (high - low) / (1 << 16);
         for index in 0..1u32 << 16 {

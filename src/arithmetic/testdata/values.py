@@ -66,3 +66,9 @@ for _ in range(60):
     exponent = generator.choice((generator.randint(0, 40), generator.randint(0, 600), generator.randint(0, 700)))
     bits = [struct.unpack("<Q", struct.pack("<d", x))[0] for x in (base, float(mpf(base) ** exponent))]
     print(f"power {bits[0]:016x} {exponent} {bits[1]:016x}")
+
+for _ in range(20):
+    base = 1 + generator.uniform(-1e-6, 1e-6)
+    exponent = generator.randint(10**5, 10**7)
+    bits = [struct.unpack("<Q", struct.pack("<d", x))[0] for x in (base, float(mpf(base) ** exponent))]
+    print(f"power {bits[0]:016x} {exponent} {bits[1]:016x}")

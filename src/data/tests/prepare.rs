@@ -154,6 +154,18 @@ fn damaged_prepared_data_is_made_anew_and_a_note_says_so() {
 }
 
 #[test]
+fn of_many_at_the_same_time_one_prepares() {
+    let (_folder, store) = store();
+    let origins: Vec<Origin> = std::thread::scope(|scope| {
+        let one = || scope.spawn(|| ready(&csv_spec("d.csv"), &world(), &store).origin);
+        let threads: Vec<_> = (0..6).map(|_| one()).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert_eq!(origins.iter().filter(|origin| **origin == Origin::Made).count(), 1, "{origins:?}");
+    assert!(origins.iter().all(|origin| *origin != Origin::MadeAnew), "{origins:?}");
+}
+
+#[test]
 fn a_store_that_cannot_be_written_serves_from_memory() {
     let (_folder, store) = store();
     let spec = csv_spec("d.csv");

@@ -1,19 +1,26 @@
 //! The CPU backend: amp's own kernels in portable arithmetic, vectorised, and the engine that runs them.
 
 pub mod activation;
+pub mod batch_norm;
 pub mod buffer;
+mod columns;
 mod dispatch;
+pub mod dropout;
 pub mod elementwise;
 pub mod engine;
 #[cfg(test)]
-mod kernel_tests;
-#[cfg(test)]
 mod engine_tests;
-mod layout;
+pub mod fingerprint;
+#[cfg(test)]
+mod kernel_tests;
+pub mod layer_norm;
+pub mod layout;
 pub mod loss;
 pub mod matrix;
+pub mod pool;
 pub mod program;
 pub mod reduce;
+pub mod softmax;
 pub mod threads;
 pub mod update;
 mod vector;

@@ -1,8 +1,7 @@
 //! Activation functions and their derivatives, each as one declared sequence of IEEE operations.
 
-use super::rounding::round;
 use crate::arithmetic::functions::{erf, exp, tanh};
-use crate::arithmetic::half::Format;
+use crate::arithmetic::half::{Format, round};
 
 /// An activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Ops whose output element depends on one element of each input.
 
-use super::rounding::round;
-use crate::arithmetic::half::Format;
+use crate::arithmetic::half::{Format, round};
 
 /// An op of two inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

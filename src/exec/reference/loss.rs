@@ -1,9 +1,9 @@
 //! Losses over rows, their gradients, and the metrics that are counted from the same rows.
 
 use super::reduce::sum;
-use super::rounding::round;
+
 use crate::arithmetic::functions::{exp, log};
-use crate::arithmetic::half::Format;
+use crate::arithmetic::half::{Format, round};
 
 /// What cross-entropy is taken of, as in `torch.nn.functional.cross_entropy` with class indices and the mean reduction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,9 +115,11 @@ pub fn mean_squared_error_backward(a: &[f32], b: &[f32], gradient: f32, da: &mut
     }
 }
 
-/// The position of each row's largest element: the first of equals, the first NaN before all else (as in PyTorch).
+/// The position of each row's largest element: the first of equals, the first NaN before all else (as in PyTorch); -1
+/// of nothing.
 pub fn argmax(columns: usize, x: &[f32], out: &mut [i32]) {
-    for (out, row) in out.iter_mut().zip(x.chunks_exact(columns.max(1))) {
+    for (index, out) in out.iter_mut().enumerate() {
+        let row = &x[index * columns..(index + 1) * columns];
         let max = max(row);
         let found = row.iter().position(|&x| x == max || (x.is_nan() && max.is_nan()));
         *out = found.map_or(-1, |position| position as i32);

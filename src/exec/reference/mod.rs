@@ -2,9 +2,15 @@
 
 pub mod matrix;
 pub mod activation;
+pub mod batch_norm;
+pub mod dropout;
 pub mod elementwise;
+pub mod fingerprint;
+pub mod layer_norm;
+pub mod layout;
 pub mod loss;
+pub mod pool;
 pub mod reduce;
-pub mod rounding;
 pub mod scaler;
+pub mod softmax;
 pub mod update;

@@ -437,7 +437,7 @@ fn split_flag<'a>(
 
 fn parameter_update(rule: &Optimizer, found: bool, clipped: bool, edges: Edges) -> Result<(), String> {
     let states = match rule {
-        Optimizer::Sgd { momentum, .. } if *momentum == 0.0 => 0,
+        Optimizer::Sgd { momentum: 0.0, .. } => 0,
         Optimizer::Sgd { .. } => 1,
         Optimizer::AdamW { .. } => 2,
     };

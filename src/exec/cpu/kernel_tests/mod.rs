@@ -2,6 +2,9 @@
 //! counts; each backward against finite differences in f64; and all against PyTorch's numbers.
 
 mod elementwise;
+mod layouts;
+mod norms;
+mod pools;
 mod reductions;
 mod updates;
 

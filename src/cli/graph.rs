@@ -1,0 +1,72 @@
+//! `amp graph`: print a stage of the compiler.
+
+use super::args::{GraphArguments, Stage};
+use super::pipeline;
+use super::{Exit, Failure, Ui};
+use crate::graph::print;
+use crate::plan::Plan;
+use crate::precision;
+use serde_json::{Value, json};
+
+/// Runs the command.
+pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if arguments.stage == Stage::Plan && arguments.why.is_none() {
+        let resolved = pipeline::resolve(&arguments.manifest)?;
+        if ui.json { ui.document(&plan_json(&resolved.plan)) } else { ui.data(&plan_text(&resolved.plan)) }
+        return Ok(Exit::Done);
+    }
+    let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
+    let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    let compiled = &ready.compiled;
+    if let Some(layer) = &arguments.why {
+        let text = precision::why(&compiled.precise, layer);
+        if ui.json {
+            ui.document(&json!({ "schema": "amp.why/1", "layer": layer, "text": text }));
+        } else {
+            ui.data(&text);
+        }
+        return Ok(Exit::Done);
+    }
+    let (text, document): (String, Value) = match arguments.stage {
+        Stage::Graph => (print::graph_text(&compiled.graph), print::graph_json(&compiled.graph)),
+        Stage::Step => (print::step_text(&compiled.step), print::step_json(&compiled.step)),
+        Stage::Precision | Stage::Plan => {
+            (print::precise_text(&compiled.precise), print::precise_json(&compiled.precise))
+        }
+    };
+    if ui.json { ui.document(&document) } else { ui.data(&text) }
+    Ok(Exit::Done)
+}
+
+/// Every value of the plan with where it came from.
+fn plan_text(plan: &Plan) -> String {
+    let entries = plan.entries();
+    let width = entries.iter().map(|(path, _)| path.len()).max().unwrap_or(0).min(44);
+    let line = |(path, value): &(String, String)| format!("{path:<width$}  {value}{}", origin(plan, path));
+    entries.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn origin(plan: &Plan, path: &str) -> String {
+    match plan.origins.get(path) {
+        Some(crate::plan::Origin::Module(_)) => "  (default of the module)".to_owned(),
+        Some(crate::plan::Origin::Language) => "  (default of the language)".to_owned(),
+        Some(crate::plan::Origin::Manifest(_)) | None => String::new(),
+    }
+}
+
+fn plan_json(plan: &Plan) -> Value {
+    let entries: Vec<Value> = plan
+        .entries()
+        .into_iter()
+        .map(|(path, value)| {
+            let origin = match plan.origins.get(&path) {
+                Some(crate::plan::Origin::Manifest(_)) => Some("manifest"),
+                Some(crate::plan::Origin::Module(_)) => Some("module"),
+                Some(crate::plan::Origin::Language) => Some("language"),
+                None => None,
+            };
+            json!({ "path": path, "value": value, "origin": origin })
+        })
+        .collect();
+    json!({ "schema": "amp.plan/1", "entries": entries })
+}

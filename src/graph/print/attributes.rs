@@ -1,0 +1,107 @@
+//! The attributes of an op by name, for listings.
+
+use super::super::{Op, Unary};
+use crate::plan::Optimizer;
+use serde_json::{Value, json};
+
+/// The attributes in the order of the op's definition. Streams are hexadecimal text, since JSON numbers end at 2^53.
+pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
+    match op {
+        Op::Linear { bias } => vec![("bias", json!(bias))],
+        Op::Conv2d { stride, padding, dilation, groups, bias } => vec![
+            ("stride", json!(stride)),
+            ("padding", json!(padding)),
+            ("dilation", json!(dilation)),
+            ("groups", json!(groups)),
+            ("bias", json!(bias)),
+        ],
+        Op::Conv2dBackwardInput { stride, padding, dilation, groups }
+        | Op::Conv2dBackwardWeight { stride, padding, dilation, groups } => vec![
+            ("stride", json!(stride)),
+            ("padding", json!(padding)),
+            ("dilation", json!(dilation)),
+            ("groups", json!(groups)),
+        ],
+        Op::MaxPool2d { kernel, stride, padding } | Op::MaxPool2dBackward { kernel, stride, padding } => {
+            vec![("kernel", json!(kernel)), ("stride", json!(stride)), ("padding", json!(padding))]
+        }
+        Op::AveragePool2d { kernel, stride, padding, count_include_padding }
+        | Op::AveragePool2dBackward { kernel, stride, padding, count_include_padding } => vec![
+            ("kernel", json!(kernel)),
+            ("stride", json!(stride)),
+            ("padding", json!(padding)),
+            ("count-include-padding", json!(count_include_padding)),
+        ],
+        Op::BatchNorm { eps, momentum } => vec![("eps", float(*eps)), ("momentum", float(*momentum))],
+        Op::BatchNormInference { eps } | Op::LayerNorm { eps } => vec![("eps", float(*eps))],
+        Op::Unary(Unary::Gelu) | Op::UnaryBackward(Unary::Gelu) => vec![("form", json!("erf"))],
+        Op::Unary(Unary::GeluTanh) | Op::UnaryBackward(Unary::GeluTanh) => {
+            vec![("form", json!("tanh"))]
+        }
+        Op::Dropout { p, stream } => vec![("p", float(*p)), ("stream", json!(format!("{stream:016x}")))],
+        Op::Transpose { axes } => vec![("axes", json!(axes))],
+        Op::Concatenate { axis }
+        | Op::Softmax { axis }
+        | Op::SoftmaxBackward { axis }
+        | Op::BiasBackward { axis } => {
+            vec![("axis", json!(axis))]
+        }
+        Op::CrossEntropy { label_smoothing, ignore_index }
+        | Op::CrossEntropyBackward { label_smoothing, ignore_index } => {
+            vec![("label-smoothing", float(*label_smoothing)), ("ignore-index", json!(ignore_index))]
+        }
+        Op::Slice { axis, start } => vec![("axis", json!(axis)), ("start", json!(start))],
+        Op::LossGradient { accumulate } => vec![("accumulate", json!(accumulate))],
+        Op::ClipCoefficient { max_norm } => vec![("max-norm", float(*max_norm))],
+        Op::Update { rule, found, clipped } => {
+            let mut attributes = rule_attributes(rule);
+            attributes.extend([("found", json!(found)), ("clipped", json!(clipped))]);
+            attributes
+        }
+        Op::CommitBuffer { found } | Op::AdvanceStep { found } => vec![("found", json!(found))],
+        Op::ScalerUpdate { growth, backoff, interval } => {
+            vec![("growth", json!(growth)), ("backoff", json!(backoff)), ("interval", json!(interval))]
+        }
+        Op::Unary(_)
+        | Op::UnaryBackward(_)
+        | Op::Add
+        | Op::Multiply
+        | Op::Reshape
+        | Op::MeanSquaredError
+        | Op::Cast
+        | Op::LinearBackwardInput
+        | Op::LinearBackwardWeight
+        | Op::BatchNormBackward
+        | Op::LayerNormBackward
+        | Op::SumTo
+        | Op::MeanSquaredErrorBackward
+        | Op::Accumulate
+        | Op::StageBuffer
+        | Op::Unscale
+        | Op::GlobalNorm
+        | Op::Clear => Vec::new(),
+    }
+}
+
+fn rule_attributes(rule: &Optimizer) -> Vec<(&'static str, Value)> {
+    match rule {
+        Optimizer::Sgd { lr, momentum, nesterov, weight_decay } => vec![
+            ("lr", float(*lr)),
+            ("momentum", float(*momentum)),
+            ("nesterov", json!(nesterov)),
+            ("weight-decay", float(*weight_decay)),
+        ],
+        Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => vec![
+            ("lr", float(*lr)),
+            ("beta1", float(*beta1)),
+            ("beta2", float(*beta2)),
+            ("eps", float(*eps)),
+            ("weight-decay", float(*weight_decay)),
+        ],
+    }
+}
+
+/// The shortest text that reads back as the f32, as a JSON number: 0.1, not 0.10000000149011612.
+fn float(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, |number| json!(number))
+}

@@ -1,0 +1,105 @@
+//! Sentences that text and Markdown share.
+
+use crate::diff::{Bits, Change, LockDiff, RecordDiff};
+use crate::verify::{Against, Answer, Verdict};
+
+/// What comes of all changes of two locks, in one sentence.
+pub fn lock_conclusion(diff: &LockDiff) -> String {
+    match (diff.is_same(), diff.can_change_bits()) {
+        (true, _) => format!("same: {} nodes compared, none differs", diff.compared),
+        (false, false) => "no change can change a bit of the result".to_owned(),
+        (false, true) => {
+            let causes: Vec<&str> = diff
+                .changes
+                .iter()
+                .filter(|change| {
+                    change.bits == Bits::CanChange && (!change.is_derived() || unexplained(change))
+                })
+                .map(|change| change.path.as_str())
+                .collect();
+            format!("bits can change, because of {}", causes.join(", "))
+        }
+    }
+}
+
+/// True for a derived digest for whose change no entry accounts.
+pub fn unexplained(change: &Change) -> bool {
+    change.is_derived() && change.bits == Bits::CanChange && change.because.is_empty()
+}
+
+/// Why a derived node changed.
+pub fn because(change: &Change) -> String {
+    if unexplained(change) {
+        return "because another version of amp computed it".to_owned();
+    }
+    if change.because.is_empty() { String::new() } else { format!("because {}", change.because.join(", ")) }
+}
+
+/// What comes of two records, in one sentence.
+pub fn record_conclusion(diff: &RecordDiff) -> String {
+    let Some(first) = &diff.first else {
+        let [old, new] = diff.steps;
+        return match (diff.is_same(), diff.compared) {
+            (true, compared) => format!("same: {compared} steps and evaluations compared, none differs"),
+            (false, 0) => "nothing to compare: the records have no step in common".to_owned(),
+            (false, compared) if old != new => {
+                format!(
+                    "equal as far as both go: {compared} steps and evaluations compared, {old} and {new} steps done"
+                )
+            }
+            (false, compared) => {
+                format!("equal numbers, {compared} steps and evaluations compared; see the results")
+            }
+        };
+    };
+    let place = if first.event == "step" { String::new() } else { format!(" ({})", first.event) };
+    let before = match diff.equal_through {
+        0 => String::new(),
+        step => format!(", equal through step {step}"),
+    };
+    format!(
+        "first difference at step {}{place}{before}; {} of {} compared steps and evaluations differ",
+        first.step, diff.differing, diff.compared
+    )
+}
+
+/// A verdict in one sentence.
+pub fn verdict_sentence(verdict: &Verdict, against: Against) -> String {
+    let other = match against {
+        Against::Recorded => "what was recorded",
+        Against::SecondRun => "a second run on this machine",
+    };
+    match verdict.answer {
+        Answer::Same => format!("same: {} digests compared with {other}, all equal", verdict.compared),
+        Answer::Differs => {
+            let place = match (verdict.first_step, verdict.equal_through) {
+                (Some(step), 0) => format!(", by step {step}"),
+                (Some(step), equal) if equal + 1 == step => format!(", first at step {step}"),
+                (Some(step), equal) => format!(", after step {equal} and by step {step}"),
+                (None, _) => String::new(),
+            };
+            format!(
+                "differs from {other}{place}: {} of {} compared digests",
+                verdict.unequal, verdict.compared
+            )
+        }
+        Answer::Inconclusive if verdict.compared == 0 => {
+            format!("inconclusive: nothing to compare with {other}")
+        }
+        Answer::Inconclusive => {
+            format!(
+                "inconclusive: {} digests are equal, and not all could be compared with {other}",
+                verdict.compared
+            )
+        }
+    }
+}
+
+/// A distance in units in the last place.
+pub fn ulps(distance: Option<u64>) -> String {
+    match distance {
+        None => String::new(),
+        Some(1) => "1 ulp".to_owned(),
+        Some(count) => format!("{} ulps", super::number::count(count)),
+    }
+}
