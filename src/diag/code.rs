@@ -112,5 +112,5 @@ catalogue! {
     ANNOTATION = 231, "a type annotation is not known";
     LOSS = 232, "the loss does not fit the data";
     ELSE = 233, "`else` follows no `if`";
-    SPLIT = 234, "the split does not add up";
+    SPLIT = 234, "the parts of a split are more than the whole";
 }

@@ -3,6 +3,7 @@
 //! Plain data in canonical order. Values are plain; where each came from stands in [`Plan::origins`], by its path, so that
 //! the meaning (which is hashed) and the origin (which is not) cannot mix. `Plan` hashes by meaning alone.
 
+pub mod entries;
 mod hash;
 pub mod layer;
 pub mod optimizer;

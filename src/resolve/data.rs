@@ -322,9 +322,9 @@ fn split(fields: &Fields<'_>, sink: &mut Sink) -> Split {
     }
     let sum: f64 = parts.iter().map(|part| part.fraction).sum();
     // Decimal shares are not binary ones; a part in a billion is no example.
-    if complete && node.property("train").is_some() && (sum - 1.0).abs() > 1e-9 {
-        let diagnostic = Diagnostic::error(codes::SPLIT, format!("the parts add up to {sum}, and must add up to 1"));
-        sink.push(diagnostic.at(node.span, "not the whole of the data").help("give each example to one part; a part need not be used"));
+    if complete && sum > 1.0 + 1e-9 {
+        let diagnostic = Diagnostic::error(codes::SPLIT, format!("the parts add up to {sum}, which is more than 1"));
+        sink.push(diagnostic.at(node.span, "more than the whole of the data").help("an example is in one part at most; lower the shares"));
     }
     // The order of properties says nothing in KDL, so the order of parts is by name, `train` first.
     parts.sort_by(|left, right| (left.name != "train", &left.name).cmp(&(right.name != "train", &right.name)));

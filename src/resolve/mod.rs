@@ -20,45 +20,27 @@ pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
 pub use rule::{Kind, Presence, Range, Rule};
 
-use crate::diag::{Diagnostic, Severity, Sink, SourceMap, Span, codes};
+use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span};
 use crate::plan::Plan;
 use crate::world::{Memory, World};
 use crate::{stdlib, syntax};
 use camino::Utf8Path;
+use std::sync::Arc;
 
 /// The edition of the language that this amp reads.
 pub const EDITION: u32 = 1;
 
-/// Reads a manifest from the world and resolves it. The path is shown in messages as it is given.
-pub fn resolve(path: &Utf8Path, world: &dyn World, sources: &mut SourceMap) -> (Option<Plan>, Vec<Diagnostic>) {
-    let unreadable = |message: String, help: &str| {
-        (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)])
-    };
-    match world.read(path).map(String::from_utf8) {
-        Ok(Ok(text)) => resolve_text(path, &text, world, sources),
-        Ok(Err(fault)) => {
-            let at = fault.utf8_error().valid_up_to();
-            unreadable(
-                format!("the manifest `{path}` is not UTF-8 text: byte {at} is no part of a character"),
-                "save the file as UTF-8",
-            )
-        }
-        Err(fault) => unreadable(
-            format!("the manifest `{path}` cannot be read: {}", module::reason(&fault)),
-            "`amp init` writes a manifest to begin with",
-        ),
-    }
-}
-
-/// Resolves a manifest's text; modules are looked for beside `path`.
-pub fn resolve_text(
+/// Resolves the text of `file`, a manifest; `path` is where it lies, and modules are looked for beside it.
+///
+/// The plan comes back unless there was an error; what comes back beside it then is warnings.
+pub fn resolve(
+    file: FileId,
     path: &Utf8Path,
-    text: &str,
     world: &dyn World,
     sources: &mut SourceMap,
 ) -> (Option<Plan>, Vec<Diagnostic>) {
-    let file = sources.add(path.as_str(), text);
-    let (tree, faults) = syntax::parse(file, text);
+    let Some(text) = sources.file(file).map(|source| Arc::clone(&source.text)) else { return (None, Vec::new()) };
+    let (tree, faults) = syntax::parse(file, &text);
     let mut sink = Sink { diagnostics: faults };
     if !tree.complete {
         return (None, sink.diagnostics);
@@ -74,19 +56,35 @@ pub fn resolve_text(
     (plan, sink.diagnostics)
 }
 
-/// Reads the whole library, for its documentation; faults go to the sink.
-pub(crate) fn library(sources: &mut SourceMap, sink: &mut Sink, span: Span) -> Vec<stdlib::Entry> {
-    let world = Memory::default();
-    let mut modules = module::Modules::new(Utf8Path::new(""), &world, sources);
-    let mut entries = Vec::new();
+/// A library module as its documentation shows it.
+#[derive(Clone, Debug)]
+pub struct LibraryModule {
+    /// `std:models/mlp`.
+    pub name: &'static str,
+    /// What it makes.
+    pub kind: ModuleKind,
+    /// What it is.
+    pub doc: String,
+    /// Its parameters in order, with types, defaults, ranges and documentation.
+    pub parameters: Vec<Rule>,
+}
+
+/// Every module of the library, sorted by name, and what is wrong with it, which a test holds to be nothing.
+pub fn catalogue() -> (Vec<LibraryModule>, Vec<Diagnostic>) {
+    let (world, mut sources, mut sink) = (Memory::default(), SourceMap::default(), Sink::default());
+    let span = Span { file: FileId(0), start: 0, end: 0 };
+    let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
+    let mut library = Vec::new();
     for (name, _) in stdlib::SOURCES {
         let kind = ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
-        let Some(kind) = kind else { continue };
-        if let Some(module) = modules.load(name, kind, None, span, sink) {
-            entries.push(stdlib::Entry { name, kind, doc: module.doc.clone(), parameters: module.parameters.clone() });
+        if let Some(kind) = kind
+            && let Some(module) = modules.load(name, kind, None, span, &mut sink)
+        {
+            let (doc, parameters) = (module.doc.clone(), module.parameters.clone());
+            library.push(LibraryModule { name, kind, doc, parameters });
         }
     }
-    entries
+    (library, sink.diagnostics)
 }
 
 #[cfg(test)]

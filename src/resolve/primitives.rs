@@ -10,7 +10,7 @@ use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 21] = [
+pub const OP_KINDS: [&str; 20] = [
     "add",
     "average-pool2d",
     "batch-norm",
@@ -18,7 +18,6 @@ pub const OP_KINDS: [&str; 21] = [
     "conv2d",
     "cross-entropy",
     "dropout",
-    "flatten",
     "gelu",
     "layer-norm",
     "linear",

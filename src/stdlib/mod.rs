@@ -1,9 +1,6 @@
 //! The standard library: KDL modules, embedded, so that the digest of the binary fixes them.
 //!
-//! They are read and checked by the compiler like a user's modules; a test resolves each of them.
-
-use crate::diag::{Sink, SourceMap, Span, FileId};
-use crate::resolve::{ModuleKind, Rule};
+//! They are read and checked by the compiler like a user's modules; `resolve::catalogue` lists them.
 
 macro_rules! library {
     ($($path:literal)*) => {
@@ -38,26 +35,6 @@ pub fn source(name: &str) -> Option<&'static str> {
 /// The short names of a folder's modules, such as `mlp` of `models`.
 pub fn names(folder: &str) -> impl Iterator<Item = &'static str> {
     SOURCES.iter().filter_map(move |(name, _)| name.strip_prefix("std:")?.strip_prefix(folder)?.strip_prefix('/'))
-}
-
-/// A module as its documentation shows it.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// `std:models/mlp`.
-    pub name: &'static str,
-    /// What it makes.
-    pub kind: ModuleKind,
-    /// What it is.
-    pub doc: String,
-    /// Its parameters in order, with types, defaults, ranges and documentation.
-    pub parameters: Vec<Rule>,
-}
-
-/// Every module with its documentation, sorted by name.
-pub fn catalogue() -> Vec<Entry> {
-    let mut sources = SourceMap::default();
-    let mut sink = Sink::default();
-    crate::resolve::library(&mut sources, &mut sink, Span { file: FileId(0), start: 0, end: 0 })
 }
 
 /// A manifest to begin with: `mlp` or `cnn`, over `data/digits.csv.gz`; `None` for another kind.

@@ -12,13 +12,13 @@ use crate::diag::{Diagnostic, FileId, Severity};
 /// Formats a text.
 ///
 /// # Errors
-/// The text's syntax faults; their spans name file 0.
-pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
-    let (_, faults) = parse(FileId(0), text);
+/// The text's syntax faults, whose spans name `file`.
+pub fn format(file: FileId, text: &str) -> Result<String, Vec<Diagnostic>> {
+    let (_, faults) = parse(file, text);
     if faults.iter().any(|fault| fault.severity == Severity::Error) {
         return Err(faults);
     }
-    let (tokens, _) = lex(FileId(0), text);
+    let (tokens, _) = lex(file, text);
     let mut writer = Writer {
         text,
         tokens: &tokens,

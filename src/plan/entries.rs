@@ -1,0 +1,367 @@
+//! A plan as flat lines, path and value, for the lock and for `diff`: everything that was asked and every default.
+
+use super::hash::class_name;
+use super::{
+    Block, Combine, Every, Guarantee, Initialiser, LayerKind, Loss, Optimizer, Plan, Scaler, ScheduleKind, Selector,
+};
+use crate::arithmetic::half::Format;
+use crate::data::spec::{self, Header, LabelColumn, LastBatch, Normalise, Over, Sources, Split};
+use std::fmt::{self, Write as _};
+
+/// A number as the shortest decimal that reads back as the same value of its type, without a needless fraction.
+pub fn number_text(value: impl fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+impl LayerKind {
+    /// The layer's name in modules.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Linear { .. } => "linear",
+            Self::Conv2d { .. } => "conv2d",
+            Self::MaxPool2d { .. } => "max-pool2d",
+            Self::AveragePool2d { .. } => "average-pool2d",
+            Self::BatchNorm { .. } => "batch-norm",
+            Self::LayerNorm { .. } => "layer-norm",
+            Self::Relu => "relu",
+            Self::Gelu { .. } => "gelu",
+            Self::Silu => "silu",
+            Self::Tanh => "tanh",
+            Self::Sigmoid => "sigmoid",
+            Self::Softmax { .. } => "softmax",
+            Self::Dropout { .. } => "dropout",
+            Self::Flatten { .. } => "flatten",
+            Self::Reshape { .. } => "reshape",
+            Self::Transpose { .. } => "transpose",
+        }
+    }
+}
+
+/// Collects lines.
+struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn add(&mut self, path: impl Into<String>, value: impl Into<String>) {
+        self.0.push((path.into(), value.into()));
+    }
+
+    fn whole(&mut self, path: &str, value: impl fmt::Display) {
+        self.add(path, value.to_string());
+    }
+
+    fn real(&mut self, path: &str, value: impl fmt::Debug) {
+        self.add(path, number_text(value));
+    }
+
+    fn flag(&mut self, path: &str, value: bool) {
+        self.add(path, flag_text(value));
+    }
+}
+
+fn flag_text(value: bool) -> &'static str {
+    if value { "#true" } else { "#false" }
+}
+
+fn format_text(format: Format) -> &'static str {
+    match format {
+        Format::F32 => "f32",
+        Format::F16 => "f16",
+        Format::Bf16 => "bf16",
+    }
+}
+
+impl Plan {
+    /// Every value of the plan by its path, in the order of the manifest; one line for each layer. Paths are those of
+    /// [`Plan::origins`].
+    pub fn entries(&self) -> Vec<(String, String)> {
+        let mut lines = Lines(Vec::new());
+        lines.whole("run.seed", self.run.seed);
+        lines.add("run.guarantee", match self.run.guarantee {
+            Guarantee::Portable => "portable",
+            Guarantee::Device => "device",
+        });
+        lines.add("environment", self.environment.name.as_str());
+        lines.add("environment.target", self.environment.target.as_str());
+        for (name, version) in &self.environment.pins {
+            lines.add(format!("environment.pin.{name}"), version.as_str());
+        }
+        self.data_entries(&mut lines);
+        lines.add("model", self.model.module.as_str());
+        for (name, value) in &self.model.arguments {
+            lines.add(format!("model.{name}"), value.as_str());
+        }
+        blocks(&self.model.body, &mut lines);
+        self.loss_entries(&mut lines);
+        self.precision_entries(&mut lines);
+        self.scaler_entries(&mut lines);
+        self.optimizer_entries(&mut lines);
+        self.train_entries(&mut lines);
+        lines.0
+    }
+
+    fn data_entries(&self, lines: &mut Lines) {
+        let data = &self.data;
+        match &data.sources {
+            Sources::One { path } => lines.add("data.source.0", path.as_str()),
+            Sources::Pairs { train, test } => {
+                lines.add("data.source.train.features", train.0.as_str());
+                lines.add("data.source.train.labels", train.1.as_str());
+                if let Some(test) = test {
+                    lines.add("data.source.test.features", test.0.as_str());
+                    lines.add("data.source.test.labels", test.1.as_str());
+                }
+            }
+        }
+        lines.add("data.format", data_format(&data.format));
+        if let Some(classes) = data.classes {
+            lines.whole("data.classes", classes);
+        }
+        if let Some(shape) = &data.shape {
+            lines.add("data.shape", sizes(shape));
+        }
+        for (index, change) in data.normalise.iter().enumerate() {
+            lines.add(format!("data.normalise.{index}"), normalise(change));
+        }
+        match &data.split {
+            Split::Whole => lines.add("data.split", "whole"),
+            Split::Fractions { parts, shuffle } => {
+                for part in parts {
+                    lines.real(&format!("data.split.{}", part.name), part.fraction);
+                }
+                match shuffle {
+                    Some(seed) => lines.whole("data.split.seed", seed),
+                    None => lines.add("data.split", "in order"),
+                }
+            }
+        }
+        lines.whole("data.batch", data.batch);
+        lines.flag("data.shuffle", data.shuffle);
+        lines.add("data.last", match data.last {
+            LastBatch::Keep => "keep",
+            LastBatch::Drop => "drop",
+        });
+    }
+
+    fn loss_entries(&self, lines: &mut Lines) {
+        match &self.loss {
+            Loss::CrossEntropy { label_smoothing, ignore_index } => {
+                lines.add("loss", "cross-entropy");
+                lines.real("loss.label-smoothing", label_smoothing);
+                if let Some(index) = ignore_index {
+                    lines.whole("loss.ignore-index", index);
+                }
+            }
+            Loss::MeanSquaredError => lines.add("loss", "mean-squared-error"),
+        }
+    }
+
+    fn precision_entries(&self, lines: &mut Lines) {
+        lines.add("precision", self.precision.name.as_str());
+        lines.add("precision.low", format_text(self.precision.low));
+        for (kind, class) in &self.precision.classes {
+            lines.add(format!("precision.class.{kind}"), class_name(*class));
+        }
+        for rule in &self.precision.rules {
+            let (sort, selector) = match &rule.selector {
+                Selector::Layer(glob) => ("layer", glob),
+                Selector::Op(kind) => ("op", kind),
+            };
+            lines.add(rule.origin.as_str(), format!("{sort} {selector} dtype={}", format_text(rule.format)));
+        }
+    }
+
+    fn scaler_entries(&self, lines: &mut Lines) {
+        match &self.scaler {
+            Scaler::None => lines.add("scaler", "none"),
+            Scaler::Static { scale } => {
+                lines.add("scaler", "static");
+                lines.real("scaler.scale", scale);
+            }
+            Scaler::Dynamic { init, growth, backoff, interval, floor } => {
+                lines.add("scaler", "dynamic");
+                lines.real("scaler.init", init);
+                lines.real("scaler.growth", growth);
+                lines.real("scaler.backoff", backoff);
+                lines.whole("scaler.interval", interval);
+                lines.real("scaler.floor", floor);
+            }
+        }
+    }
+
+    fn optimizer_entries(&self, lines: &mut Lines) {
+        match &self.optimizer {
+            Optimizer::Sgd { lr, momentum, nesterov, weight_decay } => {
+                lines.add("optimizer", "sgd");
+                lines.real("optimizer.lr", lr);
+                lines.real("optimizer.momentum", momentum);
+                lines.flag("optimizer.nesterov", *nesterov);
+                lines.real("optimizer.weight-decay", weight_decay);
+            }
+            Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => {
+                lines.add("optimizer", "adamw");
+                lines.real("optimizer.lr", lr);
+                lines.real("optimizer.beta1", beta1);
+                lines.real("optimizer.beta2", beta2);
+                lines.real("optimizer.eps", eps);
+                lines.real("optimizer.weight-decay", weight_decay);
+            }
+        }
+        let (name, end) = match &self.schedule.kind {
+            ScheduleKind::Constant => ("constant", None),
+            ScheduleKind::Linear { final_factor } => ("linear", Some(final_factor)),
+            ScheduleKind::Cosine { final_factor } => ("cosine", Some(final_factor)),
+        };
+        lines.add("schedule", name);
+        lines.whole("schedule.warmup", self.schedule.warmup);
+        if let Some(end) = end {
+            lines.real("schedule.final-factor", end);
+        }
+    }
+
+    fn train_entries(&self, lines: &mut Lines) {
+        for (path, length) in [("train.epochs", self.train.epochs), ("train.steps", self.train.steps)] {
+            if let Some(length) = length {
+                lines.whole(path, length);
+            }
+        }
+        if let Some(norm) = self.train.clip_norm {
+            lines.real("train.clip-norm", norm);
+        }
+        lines.whole("train.accumulate", self.train.accumulate);
+        lines.whole("train.shards", self.train.shards);
+        lines.add("evaluate.every", match self.evaluate.every {
+            Every::Epoch => "epoch".to_owned(),
+            Every::End => "end".to_owned(),
+            Every::Steps(steps) => format!("steps={steps}"),
+        });
+        lines.add("evaluate.metrics", self.evaluate.metrics.join(","));
+    }
+}
+
+fn sizes(sizes: &[usize]) -> String {
+    sizes.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
+}
+
+fn data_format(format: &spec::Format) -> String {
+    match format {
+        spec::Format::Csv { header, delimiter, label } => {
+            let header = match header {
+                Header::Yes => "#true",
+                Header::No => "#false",
+                Header::Auto => "auto",
+            };
+            let label = match label {
+                LabelColumn::Name(name) => format!("label={name}"),
+                LabelColumn::Index(index) => format!("label-index={index}"),
+                LabelColumn::Last => "label=last".to_owned(),
+            };
+            format!("csv delimiter={delimiter} header={header} {label}")
+        }
+        spec::Format::Idx => "idx".to_owned(),
+        spec::Format::Npy => "npy".to_owned(),
+        spec::Format::Safetensors { features, labels } => format!("safetensors features={features} labels={labels}"),
+    }
+}
+
+fn normalise(change: &Normalise) -> String {
+    let list = |values: &[f32]| values.iter().map(number_text).collect::<Vec<_>>().join(",");
+    match change {
+        Normalise::Divide { by } => format!("scale divide={}", number_text(by)),
+        Normalise::Scale { multiply, add } => {
+            format!("scale multiply={} add={}", number_text(multiply), number_text(add))
+        }
+        Normalise::Constants { mean, deviation } => format!("constants mean={} deviation={}", list(mean), list(deviation)),
+        Normalise::Standardise { over } => format!("standardise over={}", match over {
+            Over::Feature => "feature",
+            Over::Channel => "channel",
+            Over::All => "all",
+        }),
+    }
+}
+
+fn blocks(blocks_of: &[Block], lines: &mut Lines) {
+    for block in blocks_of {
+        match block {
+            Block::Layer(layer) => lines.add(format!("model.layer.{}", layer.path), layer_text(&layer.kind)),
+            Block::Parallel { path, combine, chains, .. } => {
+                let combine = match combine {
+                    Combine::Add => "add".to_owned(),
+                    Combine::Multiply => "multiply".to_owned(),
+                    Combine::Concatenate { axis } => format!("concatenate axis={axis}"),
+                };
+                // Where one chain ends and the next begins is said by the lengths.
+                let lengths: Vec<String> = chains.iter().map(|chain| chain.len().to_string()).collect();
+                lines.add(format!("model.layer.{path}"), format!("parallel combine={combine} chains={}", lengths.join("|")));
+                chains.iter().for_each(|chain| blocks(chain, lines));
+            }
+        }
+    }
+}
+
+/// A layer as one line: its name and all its properties.
+pub fn layer_text(kind: &LayerKind) -> String {
+    let mut text = kind.name().to_owned();
+    let mut add = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, " {name}={value}");
+    };
+    let pair = |pair: &[usize; 2]| format!("{}x{}", pair[0], pair[1]);
+    match kind {
+        LayerKind::Linear { out, bias, weight_init, bias_init } => {
+            add("out", out.to_string());
+            initialisers(&mut add, *bias, *weight_init, *bias_init);
+        }
+        LayerKind::Conv2d { out, kernel, stride, padding, dilation, groups, bias, weight_init, bias_init } => {
+            add("out", out.to_string());
+            add("kernel", pair(kernel));
+            add("stride", pair(stride));
+            add("padding", pair(padding));
+            add("dilation", pair(dilation));
+            add("groups", groups.to_string());
+            initialisers(&mut add, *bias, *weight_init, *bias_init);
+        }
+        LayerKind::MaxPool2d { kernel, stride, padding } => {
+            add("kernel", pair(kernel));
+            add("stride", pair(stride));
+            add("padding", pair(padding));
+        }
+        LayerKind::AveragePool2d { kernel, stride, padding, count_include_padding } => {
+            add("kernel", pair(kernel));
+            add("stride", pair(stride));
+            add("padding", pair(padding));
+            add("count-include-padding", flag_text(*count_include_padding).to_owned());
+        }
+        LayerKind::BatchNorm { eps, momentum } => {
+            add("eps", number_text(eps));
+            add("momentum", number_text(momentum));
+        }
+        LayerKind::LayerNorm { eps } => add("eps", number_text(eps)),
+        LayerKind::Gelu { tanh } => add("approximate", if *tanh { "tanh" } else { "none" }.to_owned()),
+        LayerKind::Softmax { axis } => add("axis", axis.to_string()),
+        LayerKind::Dropout { p } => add("p", number_text(p)),
+        LayerKind::Flatten { start } => add("start", start.to_string()),
+        LayerKind::Reshape { shape } => add("shape", sizes(shape)),
+        LayerKind::Transpose { axes } => add("axes", sizes(axes)),
+        LayerKind::Relu | LayerKind::Silu | LayerKind::Tanh | LayerKind::Sigmoid => {}
+    }
+    text
+}
+
+fn initialisers(add: &mut dyn FnMut(&str, String), bias: bool, weight_init: Initialiser, bias_init: Initialiser) {
+    add("bias", flag_text(bias).to_owned());
+    add("weight-init", initialiser(weight_init));
+    if bias {
+        add("bias-init", initialiser(bias_init));
+    }
+}
+
+fn initialiser(initialiser: Initialiser) -> String {
+    match initialiser {
+        Initialiser::Constant(value) => format!("constant({})", number_text(value)),
+        Initialiser::FanInUniform => "fan-in-uniform".to_owned(),
+        Initialiser::KaimingNormal => "kaiming-normal".to_owned(),
+        Initialiser::XavierUniform => "xavier-uniform".to_owned(),
+        Initialiser::Normal { std } => format!("normal({})", number_text(std)),
+    }
+}
