@@ -6,7 +6,7 @@
 
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
-use super::layout;
+use super::fingerprint::{Keys, fingerprint};
 use super::program::{Action, BufferId, Layout, Place, Program};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
@@ -86,13 +86,14 @@ pub struct Engine {
     memory: Memory,
     /// Name of the first gradient that was not finite in the last step.
     culprit: Option<String>,
+    keys: Keys,
 }
 
 impl Engine {
     /// Lowers the step graphs (full batch first), makes room and fills parameters from the seed.
     pub fn new(steps: Vec<StepGraph>, seed: u64, threads: Threads, isa: Isa) -> Self {
         let mut engine =
-            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None };
+            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None, keys: Keys::new() };
         for step in steps {
             engine.add_stage(step);
         }
@@ -271,7 +272,11 @@ impl Engine {
 
     /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
     pub fn fingerprint(&self) -> Digest {
-        Digest::of_bytes(&[])
+        let mut bytes = Vec::new();
+        for (_, _, values) in self.parameters() {
+            fingerprint(self.isa, &self.threads, &self.keys, values, &mut bytes);
+        }
+        Digest::of_bytes(&bytes)
     }
 
     /// The digest of all parameters by name, shape and content.
@@ -348,7 +353,7 @@ impl Engine {
     }
 
     fn execute(&mut self, stage: usize, part: Part, position: u64) {
-        let Self { threads, isa, seed, stages, names, memory, culprit } = self;
+        let Self { threads, isa, seed, stages, names, memory, culprit, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
         let (program, nodes, range) = match part {
@@ -409,7 +414,7 @@ impl Engine {
                     Action::Relayout => {
                         let to_last =
                             program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
-                        layout::relayout(*isa, threads, to_last, &inputs[0], &mut outputs[0]);
+                        dispatch::relayout(*isa, threads, to_last, &inputs[0], &mut outputs[0]);
                     }
                 }
                 drop(inputs);

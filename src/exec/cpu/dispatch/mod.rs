@@ -8,6 +8,8 @@ mod pointwise;
 mod shape;
 mod update;
 
+pub use shape::relayout;
+
 use super::buffer::Buffer;
 use super::program::Layout;
 use super::threads::Threads;

@@ -1,8 +1,10 @@
 //! Ops whose output element depends on one element of each operand, and the sums that undo broadcasting.
 
 use super::Call;
+use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::activation::{self, Activation};
 use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::dropout::{Dropout, dropout as dropout_rows, dropout_nhwc};
 use crate::exec::cpu::elementwise::{self, Binary};
 use crate::exec::cpu::reduce;
 use crate::graph::{Op, Unary};
@@ -58,4 +60,15 @@ fn binary(call: &Call<'_>, op: Binary, out: &mut [f32]) {
     }
 }
 
-fn dropout(_call: &Call<'_>, _p: f32, _stream: u64, _out: &mut [f32]) {}
+/// Element numbers count in (N, C, H, W) order, whatever the layout.
+fn dropout(call: &Call<'_>, probability: f32, stream: u64, out: &mut [f32]) {
+    let x = &call.inputs[0];
+    let rule = Dropout { stream: Stream::new(call.seed, stream), step: call.position, probability };
+    let format = call.format(0);
+    match *x.shape() {
+        [_, channels, height, width] if call.channels_last() => {
+            dropout_nhwc(call.isa, call.threads, &rule, channels, height * width, x.floats(), out, format);
+        }
+        _ => dropout_rows(call.isa, call.threads, &rule, x.floats(), out, format),
+    }
+}

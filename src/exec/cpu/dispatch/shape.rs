@@ -1,5 +1,49 @@
-//! (in the next commit)
-use super::Call;
+//! Ops that move elements without changing them. Reshapes are views and never come here.
+
+use super::{Call, Operand};
+use crate::arithmetic::Isa;
 use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::layout::{concatenate, nchw_to_nhwc, nhwc_to_nchw, permute};
+use crate::exec::cpu::threads::Threads;
+use crate::graph::Op;
+
 /// Runs a node of this family.
-pub fn run(_call: &Call<'_>, _outputs: &mut [Buffer]) {}
+pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
+    let out = call.out(outputs, 0);
+    match call.op {
+        Op::Transpose { axes } => {
+            let x = &call.inputs[0];
+            permute(call.isa, call.threads, x.floats(), x.shape(), axes, out);
+        }
+        Op::Concatenate { axis } => {
+            let parts: Vec<&[f32]> = call.inputs.iter().map(Operand::floats).collect();
+            let extents: Vec<usize> = call.inputs.iter().map(|input| input.shape()[*axis]).collect();
+            let (outer, inner) = around(&call.results[0].shape, *axis);
+            concatenate(call.threads, &parts, &extents, outer, inner, out);
+        }
+        Op::Slice { axis, start } => {
+            let dy = &call.inputs[0];
+            let (outer, inner) = around(dy.shape(), *axis);
+            let (whole, part) = (dy.shape()[*axis] * inner, call.results[0].shape[*axis] * inner);
+            let begin = start * inner;
+            for index in 0..outer {
+                let from = index * whole + begin;
+                out[index * part..(index + 1) * part].copy_from_slice(&dy.floats()[from..from + part]);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Elements before and after an axis.
+fn around(shape: &[usize], axis: usize) -> (usize, usize) {
+    (shape[..axis].iter().product(), shape[axis + 1..].iter().product())
+}
+
+/// Copies a (N, C, H, W) value into the other memory layout.
+pub fn relayout(isa: Isa, threads: &Threads, to_last: bool, from: &Operand<'_>, to: &mut Buffer) {
+    let [images, channels, height, width] = *from.shape() else { return };
+    let out = to.floats_mut(from.elements);
+    let convert = if to_last { nchw_to_nhwc } else { nhwc_to_nchw };
+    convert(isa, threads, images, channels, height * width, from.floats(), out);
+}
