@@ -134,14 +134,9 @@ unsafe fn transpose(
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {
     lanes: 8,
-    rows: 6,
-    vectors: 2,
     tiles: &[
-        (1, &[tile::<1, 1>, tile::<1, 2>]),
-        (2, &[tile::<2, 1>, tile::<2, 2>]),
-        (3, &[tile::<3, 1>, tile::<3, 2>]),
-        (4, &[tile::<4, 1>, tile::<4, 2>]),
-        (6, &[tile::<6, 1>, tile::<6, 2>]),
+        &[(1, tile::<1, 1>), (2, tile::<2, 1>), (4, tile::<4, 1>), (6, tile::<6, 1>), (9, tile::<9, 1>)],
+        &[(1, tile::<1, 2>), (2, tile::<2, 2>), (4, tile::<4, 2>), (6, tile::<6, 2>)],
     ],
     copy,
     transpose,

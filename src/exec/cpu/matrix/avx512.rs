@@ -135,15 +135,25 @@ unsafe fn transpose(
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {
     lanes: 16,
-    rows: 12,
-    vectors: 2,
     tiles: &[
-        (1, &[tile::<1, 1>, tile::<1, 2>]),
-        (2, &[tile::<2, 1>, tile::<2, 2>]),
-        (4, &[tile::<4, 1>, tile::<4, 2>]),
-        (6, &[tile::<6, 1>, tile::<6, 2>]),
-        (9, &[tile::<9, 1>, tile::<9, 2>]),
-        (12, &[tile::<12, 1>, tile::<12, 2>]),
+        &[
+            (1, tile::<1, 1>),
+            (2, tile::<2, 1>),
+            (4, tile::<4, 1>),
+            (6, tile::<6, 1>),
+            (9, tile::<9, 1>),
+            (12, tile::<12, 1>),
+        ],
+        &[
+            (1, tile::<1, 2>),
+            (2, tile::<2, 2>),
+            (4, tile::<4, 2>),
+            (6, tile::<6, 2>),
+            (9, tile::<9, 2>),
+            (12, tile::<12, 2>),
+        ],
+        &[(1, tile::<1, 3>), (2, tile::<2, 3>), (4, tile::<4, 3>), (6, tile::<6, 3>), (8, tile::<8, 3>)],
+        &[(1, tile::<1, 4>), (2, tile::<2, 4>), (4, tile::<4, 4>), (6, tile::<6, 4>)],
     ],
     copy,
     transpose,

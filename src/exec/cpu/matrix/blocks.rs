@@ -1,11 +1,11 @@
 //! The loops around the tile kernel: which part of the product a thread does, and in which order, so that the operands
 //! are in the caches when the kernel reads them.
 //!
-//! Sizes are chosen for a first-level cache of 32 KB or more, which holds one panel of B ([`DEPTH`] × the tile's
-//! width), and a second-level cache of 1 MB or more, which holds all panels of B of a pass and a block of A.
+//! Sizes are chosen for a second-level cache of 2 MB, which holds the panels of B of a pass ([`DEPTH`] × [`COLUMNS`]
+//! floats) and a block of A; a tile streams its panel of B from there, and finds its panel of A in the first level.
 
 use super::scratch::with_scratch;
-use super::tile::{Kernels, MOST_ROWS, Run, Tile};
+use super::tile::{Kernels, MOST_ROWS, Run, Tile, prefetch};
 use super::{Epilogue, MatrixRef, Product};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
@@ -13,9 +13,9 @@ use crate::exec::cpu::threads::{Output, Threads};
 use std::ops::Range;
 
 /// Most k of a pass.
-const DEPTH: usize = 256;
+const DEPTH: usize = 512;
 /// Most columns of a pass.
-const COLUMNS: usize = 768;
+const COLUMNS: usize = 512;
 /// Most rows of a block of A; a multiple of every tile height.
 const ROWS: usize = 240;
 /// Fused multiply-adds, in registers, below which a second thread costs more than it brings (about 50 µs).
@@ -64,7 +64,7 @@ fn cut(kernels: &Kernels, size: Product, threads: usize) -> (usize, usize) {
     let mut best = (usize::MAX, size.rows, size.columns);
     for down in 1..=2 * threads {
         for across in 1..=2 * threads {
-            let rows = size.rows.div_ceil(down).next_multiple_of(kernels.rows);
+            let rows = size.rows.div_ceil(down).next_multiple_of(kernels.height(kernels.width()));
             let columns = size.columns.div_ceil(across).next_multiple_of(kernels.width());
             let parts = size.rows.div_ceil(rows) * size.columns.div_ceil(columns);
             let cost =
@@ -85,7 +85,7 @@ impl Task<'_> {
         let deepest = depth.div_ceil(depth.div_ceil(DEPTH).max(1)).max(1);
         let widest = columns.len().min(COLUMNS).next_multiple_of(width);
         let pack_a = self.packs_a(columns.len());
-        let highest = if pack_a { rows.len().min(ROWS).next_multiple_of(self.kernels.rows) } else { 0 };
+        let highest = if pack_a { rows.len().min(ROWS).next_multiple_of(self.high()) } else { 0 };
         with_scratch(widest * deepest + highest * deepest, |scratch| {
             let (panels, block) = scratch.split_at_mut(widest * deepest);
             for first_column in columns.clone().step_by(COLUMNS) {
@@ -101,6 +101,11 @@ impl Task<'_> {
                 }
             }
         });
+    }
+
+    /// Rows of a packed panel of A.
+    fn high(&self) -> usize {
+        self.kernels.height(self.kernels.width())
     }
 
     /// Whether A is copied into panels: when it is read so often that the copy pays, or when no axis is contiguous.
@@ -123,7 +128,7 @@ impl Task<'_> {
             .data
             .as_ptr()
             .wrapping_add(depths.start * self.b.row_stride + columns.start * self.b.column_stride);
-        let in_place = self.b.column_stride == 1 && rows.len() <= 2 * self.kernels.rows;
+        let in_place = self.b.column_stride == 1 && rows.len() <= 4 * self.high();
         for (index, first) in (0..columns.len()).step_by(width).enumerate() {
             let count = width.min(columns.len() - first);
             if in_place && count == width {
@@ -157,7 +162,7 @@ impl Task<'_> {
         b: &Panels,
         block: Option<&mut [f32]>,
     ) {
-        let (high, width) = (self.kernels.rows, self.kernels.width());
+        let width = self.kernels.width();
         let a = self.left(rows, depths, block);
         let last = depths.end == self.size.depth;
         let runs = [Run { a: 0, b: 0, length: depths.len() }];
@@ -183,16 +188,14 @@ impl Task<'_> {
             if let (true, Some(bias)) = (last, self.epilogue.bias) {
                 tile.bias = bias[column..].as_ptr();
             }
+            let high = self.kernels.height(tile.columns);
             for top in (0..rows.len()).step_by(high) {
                 let count = high.min(rows.len() - top);
                 for row in 0..high {
                     let valid = top + row.min(count - 1);
-                    tile.rows[row] = a.base.wrapping_add(if a.packed {
-                        top * depths.len() + row.min(count - 1)
-                    } else {
-                        valid * a.row_stride
-                    });
+                    tile.rows[row] = a.row(valid);
                     tile.outputs[row] = self.c.at((rows.start + valid) * self.size.columns + column);
+                    prefetch(tile.outputs[row].wrapping_add(high * self.size.columns), tile.columns);
                 }
                 // SAFETY: rows and columns are inside of A, B (or their panels) and C.
                 unsafe { self.kernels.tile(count, tile.columns)(&tile) }
@@ -219,10 +222,10 @@ impl Task<'_> {
                 base: source,
                 row_stride: self.a.row_stride,
                 step: self.a.column_stride,
-                packed: false,
+                panel: None,
             };
         };
-        let high = self.kernels.rows;
+        let high = self.high();
         for top in (0..rows.len()).step_by(high) {
             let count = high.min(rows.len() - top);
             let target = block[top * depths.len()..][..high * depths.len()].as_mut_ptr();
@@ -241,7 +244,7 @@ impl Task<'_> {
                 )
             }
         }
-        Left { base: block.as_ptr(), row_stride: 0, step: high, packed: true }
+        Left { base: block.as_ptr(), row_stride: 0, step: high, panel: Some(depths.len()) }
     }
 }
 
@@ -250,7 +253,18 @@ struct Left {
     base: *const f32,
     row_stride: usize,
     step: usize,
-    packed: bool,
+    /// The depth of the panels, when packed.
+    panel: Option<usize>,
+}
+
+impl Left {
+    /// Where a row starts.
+    fn row(&self, row: usize) -> *const f32 {
+        self.base.wrapping_add(match self.panel {
+            Some(depth) => row / self.step * self.step * depth + row % self.step,
+            None => row * self.row_stride,
+        })
+    }
 }
 
 /// Where the panels of B are.

@@ -38,12 +38,11 @@ unsafe fn transpose(
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {
     lanes: 1,
-    rows: 4,
-    vectors: 4,
     tiles: &[
-        (1, &[tile::<1, 1>, tile::<1, 2>, tile::<1, 3>, tile::<1, 4>]),
-        (2, &[tile::<2, 1>, tile::<2, 2>, tile::<2, 3>, tile::<2, 4>]),
-        (4, &[tile::<4, 1>, tile::<4, 2>, tile::<4, 3>, tile::<4, 4>]),
+        &[(1, tile::<1, 1>), (2, tile::<2, 1>), (4, tile::<4, 1>)],
+        &[(1, tile::<1, 2>), (2, tile::<2, 2>), (4, tile::<4, 2>)],
+        &[(1, tile::<1, 3>), (2, tile::<2, 3>), (4, tile::<4, 3>)],
+        &[(1, tile::<1, 4>), (2, tile::<2, 4>), (4, tile::<4, 4>)],
     ],
     copy,
     transpose,

@@ -54,12 +54,8 @@ pub type MoveKernel = unsafe fn(*const f32, usize, *mut f32, usize, usize, usize
 pub struct Kernels {
     /// Floats in a register.
     pub lanes: usize,
-    /// Rows of the largest tile.
-    pub rows: usize,
-    /// Registers across the largest tile.
-    pub vectors: usize,
-    /// By ascending number of rows: the kernels for 1, 2, … registers across.
-    pub tiles: &'static [(usize, &'static [TileKernel])],
+    /// For 1, 2, … registers across: the kernels and their rows, ascending. The most rows of each fill the registers.
+    pub tiles: &'static [&'static [(usize, TileKernel)]],
     /// Copies rows.
     pub copy: MoveKernel,
     /// Column `c` of the source becomes row `c` of the target.
@@ -93,20 +89,43 @@ impl Kernels {
         }
     }
 
-    /// Columns of the largest tile.
+    /// Columns of the widest tile.
     pub fn width(&self) -> usize {
-        self.lanes * self.vectors
+        self.lanes * self.tiles.len()
     }
 
-    /// The smallest kernel with at least so many rows and columns (at most [`Kernels::rows`] and [`Kernels::width`]).
-    pub fn tile(&self, rows: usize, columns: usize) -> TileKernel {
-        let (_, kernels) = self
-            .tiles
-            .iter()
-            .find(|(most, _)| *most >= rows)
-            .expect("a tile has at most the largest kernel's rows");
-        kernels[columns.div_ceil(self.lanes).max(1) - 1]
+    /// Rows of the highest tile of so many columns (at most [`Kernels::width`]).
+    pub fn height(&self, columns: usize) -> usize {
+        self.across(columns).last().map_or(1, |(rows, _)| *rows)
     }
+
+    /// The smallest kernel with at least so many rows and columns (at most [`Kernels::height`] and [`Kernels::width`]).
+    pub fn tile(&self, rows: usize, columns: usize) -> TileKernel {
+        let kernels = self.across(columns);
+        let index = kernels.iter().position(|(most, _)| *most >= rows).unwrap_or(kernels.len() - 1);
+        debug_assert!(kernels[index].0 >= rows, "a tile is at most as high as the highest kernel");
+        kernels[index].1
+    }
+
+    fn across(&self, columns: usize) -> &'static [(usize, TileKernel)] {
+        self.tiles[columns.div_ceil(self.lanes).max(1) - 1]
+    }
+}
+
+/// Asks for the cache lines of `floats` floats from `start` on, which need not be valid.
+#[inline(always)]
+pub fn prefetch(start: *const f32, floats: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..floats).step_by(16) {
+        // SAFETY: a prefetch never faults.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                start.wrapping_add(offset).cast(),
+            )
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, floats);
 }
 
 /// The tile kernel.
