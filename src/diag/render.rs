@@ -1,13 +1,210 @@
-//! Diagnostics as text and as JSON.
+//! Diagnostics as text for a person, as JSON, and as GitHub annotations.
+//!
+//! The text is miette's graphical form with a fixed theme and a fixed width: nothing is asked of the terminal or of the
+//! environment, so a message is the same text everywhere.
 
-use super::{Diagnostic, SourceMap};
+use super::{Diagnostic, Label, Severity, SourceMap, Span};
+use anstyle::{AnsiColor, Style};
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan,
+    SpanContents, ThemeCharacters, ThemeStyles,
+};
+use std::fmt;
 
-/// Renders diagnostics for a person, with the source lines they point at.
-pub fn render_text(diagnostics: &[Diagnostic], _sources: &SourceMap, _color: bool) -> String {
-    diagnostics.iter().map(|diagnostic| format!("{}: {}\n", diagnostic.code, diagnostic.message)).collect()
+/// Columns of a message.
+const WIDTH: usize = 100;
+
+/// Renders diagnostics for a person, with the source lines they point at:
+/// `error[AMP0207]: …`, the user's line, the line of the other file that disagrees, `help: …`.
+pub fn render_text(diagnostics: &[Diagnostic], sources: &SourceMap, color: bool) -> String {
+    let mut text = String::new();
+    for (index, diagnostic) in diagnostics.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        let (word, shade) = match diagnostic.severity {
+            Severity::Error => ("error", AnsiColor::Red),
+            Severity::Warning => ("warning", AnsiColor::Yellow),
+        };
+        let head = painted(&format!("{word}[{}]", diagnostic.code), shade, color);
+        text.push_str(&format!("{head}: {}\n", diagnostic.message));
+        for labels in by_file(diagnostic) {
+            text.push_str(&snippet(&labels, sources, color));
+        }
+        if let Some(help) = &diagnostic.help {
+            let head = painted("help", AnsiColor::Cyan, color);
+            let lines = help.replace('\n', "\n        ");
+            text.push_str(&format!("  {head}: {lines}\n"));
+        }
+    }
+    text
 }
 
-/// Renders one diagnostic as a JSON value.
-pub fn to_json(diagnostic: &Diagnostic, _sources: &SourceMap) -> serde_json::Value {
-    serde_json::json!({ "code": diagnostic.code.to_string(), "message": diagnostic.message })
+fn painted(text: &str, shade: AnsiColor, color: bool) -> String {
+    let style = Style::new().bold().fg_color(Some(shade.into()));
+    if color { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+/// The labels of each file, the primary label's file first.
+fn by_file(diagnostic: &Diagnostic) -> Vec<Vec<&Label>> {
+    let mut parts: Vec<Vec<&Label>> = Vec::new();
+    for label in &diagnostic.labels {
+        match parts.iter_mut().find(|part| part.iter().any(|other| other.span.file == label.span.file)) {
+            Some(part) => part.push(label),
+            None => parts.push(vec![label]),
+        }
+    }
+    parts
+}
+
+/// The lines of one file that labels point at.
+fn snippet(labels: &[&Label], sources: &SourceMap, color: bool) -> String {
+    let Some(file) = labels.first().and_then(|label| sources.file(label.span.file)) else { return String::new() };
+    let styles = if color { ThemeStyles::ansi() } else { ThemeStyles::none() };
+    let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_context_lines(0);
+    let report = Report {
+        labels: labels.iter().map(|label| marked(label, file.text.len())).collect(),
+        source: Source { name: file.name.clone(), text: file.text.to_string() },
+    };
+    let mut text = String::new();
+    if handler.render_report(&mut text, &report).is_err() {
+        return String::new();
+    }
+    // Above the snippet miette writes the message, which stands in our own first line already.
+    let lines = text.lines().skip_while(|line| !line.contains('╭')).map(str::trim_end);
+    lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// A label's place as miette's, within the text.
+fn marked(label: &Label, length: usize) -> LabeledSpan {
+    let start = (label.span.start as usize).min(length);
+    let end = (label.span.end as usize).clamp(start, length);
+    LabeledSpan::new_with_span(Some(label.text.clone()), SourceSpan::new(start.into(), end - start))
+}
+
+/// What miette is given: places of one text.
+#[derive(Debug)]
+struct Report {
+    labels: Vec<LabeledSpan>,
+    source: Source,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("places")
+    }
+}
+
+impl std::error::Error for Report {}
+
+impl miette::Diagnostic for Report {
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(self.labels.iter().cloned()))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+}
+
+/// A text with its name.
+#[derive(Debug)]
+struct Source {
+    name: String,
+    text: String,
+}
+
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let contents = self.text.as_str().read_span(span, before, after)?;
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.name.clone(),
+            contents.data(),
+            *contents.span(),
+            contents.line(),
+            contents.column(),
+            contents.line_count(),
+        )))
+    }
+}
+
+/// Renders one diagnostic as a JSON value of the schema `amp.diagnostic/1`.
+///
+/// Lines and columns count from 1, columns in characters; `bytes` is a half-open range.
+pub fn to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> serde_json::Value {
+    let labels: Vec<_> = diagnostic
+        .labels
+        .iter()
+        .map(|label| {
+            let (line, column) = sources.position(label.span);
+            serde_json::json!({
+                "file": sources.file(label.span.file).map(|file| file.name.as_str()),
+                "line": line,
+                "column": column,
+                "bytes": [label.span.start, label.span.end],
+                "text": label.text,
+            })
+        })
+        .collect();
+    serde_json::json!({
+        "schema": "amp.diagnostic/1",
+        "code": diagnostic.code.to_string(),
+        "severity": match diagnostic.severity { Severity::Warning => "warning", Severity::Error => "error" },
+        "message": diagnostic.message,
+        "labels": labels,
+        "help": diagnostic.help,
+    })
+}
+
+/// Renders diagnostics as GitHub workflow commands, one a line, at the first place that is a file of the repository.
+pub fn render_github(diagnostics: &[Diagnostic], sources: &SourceMap) -> String {
+    let mut text = String::new();
+    for diagnostic in diagnostics {
+        let level = match diagnostic.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        let mut properties = Vec::new();
+        if let Some((file, span)) = repository_place(diagnostic, sources) {
+            let (line, column) = sources.position(span);
+            let (end_line, end_column) = sources.position(Span { start: span.end, ..span });
+            properties.push(format!("file={}", escape_property(file)));
+            properties.push(format!("line={line},endLine={end_line}"));
+            // GitHub takes columns only for a place within one line.
+            if line == end_line {
+                properties.push(format!("col={column},endColumn={end_column}"));
+            }
+        }
+        properties.push(format!("title={}", escape_property(&diagnostic.code.to_string())));
+        let mut message = diagnostic.message.clone();
+        if let Some(label) = diagnostic.labels.first() {
+            message.push_str(&format!(" ({})", label.text));
+        }
+        if let Some(help) = &diagnostic.help {
+            message.push_str(&format!("\nhelp: {help}"));
+        }
+        text.push_str(&format!("::{level} {}::{}\n", properties.join(","), escape_data(&message)));
+    }
+    text
+}
+
+fn repository_place<'a>(diagnostic: &Diagnostic, sources: &'a SourceMap) -> Option<(&'a str, Span)> {
+    diagnostic.labels.iter().find_map(|label| {
+        let file = sources.file(label.span.file)?;
+        (!file.name.starts_with("std:")).then_some((file.name.as_str(), label.span))
+    })
+}
+
+fn escape_data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }

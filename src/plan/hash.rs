@@ -131,10 +131,10 @@ impl ContentHash for LayerKind {
                 (*weight_init, *bias_init).content_hash(hasher);
             }
             Self::MaxPool2d { kernel, stride, padding } => {
-                [kernel, stride, padding].map(|pair| pair.as_slice().content_hash(hasher));
+                [*kernel, *stride, *padding].as_flattened().content_hash(hasher);
             }
             Self::AveragePool2d { kernel, stride, padding, count_include_padding } => {
-                [kernel, stride, padding].map(|pair| pair.as_slice().content_hash(hasher));
+                [*kernel, *stride, *padding].as_flattened().content_hash(hasher);
                 count_include_padding.content_hash(hasher);
             }
             Self::BatchNorm { eps, momentum } => (*eps, *momentum).content_hash(hasher),

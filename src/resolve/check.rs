@@ -146,7 +146,10 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             extra_argument(node, rule, argument, path, sink);
             break;
         };
-        let passed = check_value(expected, argument, node, &format!("{path}.{}", expected.name), Some(path), sink);
+        // The only argument of a node is the node's value: `data.batch`, not `data.batch.size`.
+        let alone = rule.arguments.len() == 1 && known.is_some();
+        let value_path = if alone { path.to_owned() } else { format!("{path}.{}", expected.name) };
+        let passed = check_value(expected, argument, node, &value_path, Some(path), sink);
         if passed && known.is_some() {
             fields.values.insert(expected.name.clone(), Field { value: argument.value.clone(), span: Some(argument.span) });
         } else if passed {
@@ -455,7 +458,11 @@ fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, writt
             Some(format!("write {} if zero is meant", written("0"))),
         ),
     };
-    ValueFault { code, message, label: range_label(rule), declared: format!("declared as {}", rule.kind.word()), help }
+    let label = match fault {
+        NumberFault::NotWhole(_) => "not a whole number".to_owned(),
+        _ => range_label(rule),
+    };
+    ValueFault { code, message, label, declared: format!("declared as {}", rule.kind.word()), help }
 }
 
 fn range_label(rule: &Rule) -> String {

@@ -4,8 +4,10 @@ use super::check::{Fields, absent, check_nodes};
 use super::expand::{Expander, Frame};
 use super::module::{Module, ModuleKind, Modules, bind};
 use super::primitives as primitive;
+use super::rule::Kind;
 use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
+use crate::plan::entries::number_text;
 use crate::plan::{
     Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, Plan, Policy, Rule, Run, Scaler,
     Schedule, ScheduleKind, Selector, Train,
@@ -216,9 +218,9 @@ impl<'a> Lowering<'a, '_> {
             return Model { module: String::new(), arguments: BTreeMap::new(), body: Vec::new() };
         };
         let mut arguments = BTreeMap::new();
-        for (name, (_, field)) in &frame.scope {
+        for (name, (kind, field)) in &frame.scope {
             self.origin(format!("model.{name}"), field.span);
-            arguments.insert(name.clone(), text_of(&field.value));
+            arguments.insert(name.clone(), text_of(*kind, &field.value));
         }
         let before = self.sink.diagnostics.len();
         let body = Expander::new(self.modules, self.sink).model(&frame);
@@ -426,15 +428,14 @@ fn nameless(name: &str, span: Span) -> Node {
 }
 
 /// A value as canonical text.
-fn text_of(value: &Value) -> String {
+fn text_of(kind: Kind, value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Flag(flag) => format!("#{flag}"),
-        Value::Number(number) => match (number.is_whole(), number.integer(), number.f64()) {
-            (true, Ok(value), _) => value.to_string(),
-            (_, _, Ok(value)) => format!("{value:?}"),
-            _ => number.lexeme.clone(),
-        },
+        Value::Number(number) if kind == Kind::Integer => {
+            number.integer().map_or_else(|_| number.lexeme.clone(), |value| value.to_string())
+        }
+        Value::Number(number) => number.f64().map_or_else(|_| number.lexeme.clone(), number_text),
         Value::Null | Value::Faulty => "#null".to_owned(),
     }
 }

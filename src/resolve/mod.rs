@@ -20,27 +20,47 @@ pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
 pub use rule::{Kind, Presence, Range, Rule};
 
-use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span};
+use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
 use crate::plan::Plan;
 use crate::world::{Memory, World};
 use crate::{stdlib, syntax};
 use camino::Utf8Path;
-use std::sync::Arc;
 
 /// The edition of the language that this amp reads.
 pub const EDITION: u32 = 1;
 
-/// Resolves the text of `file`, a manifest; `path` is where it lies, and modules are looked for beside it.
+/// Reads a manifest from the world and resolves it. The path is shown in messages as it is given.
+pub fn resolve(path: &Utf8Path, world: &dyn World, sources: &mut SourceMap) -> (Option<Plan>, Vec<Diagnostic>) {
+    let unreadable = |message: String, help: &str| {
+        (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)])
+    };
+    match world.read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => resolve_text(path, &text, world, sources),
+        Ok(Err(fault)) => {
+            let at = fault.utf8_error().valid_up_to();
+            unreadable(
+                format!("the manifest `{path}` is not UTF-8 text: byte {at} is no part of a character"),
+                "save the file as UTF-8",
+            )
+        }
+        Err(fault) => unreadable(
+            format!("the manifest `{path}` cannot be read: {}", module::reason(&fault)),
+            "`amp init` writes a manifest to begin with",
+        ),
+    }
+}
+
+/// Resolves a manifest's text, which is added to the sources; modules are looked for beside `path`.
 ///
 /// The plan comes back unless there was an error; what comes back beside it then is warnings.
-pub fn resolve(
-    file: FileId,
+pub fn resolve_text(
     path: &Utf8Path,
+    text: &str,
     world: &dyn World,
     sources: &mut SourceMap,
 ) -> (Option<Plan>, Vec<Diagnostic>) {
-    let Some(text) = sources.file(file).map(|source| Arc::clone(&source.text)) else { return (None, Vec::new()) };
-    let (tree, faults) = syntax::parse(file, &text);
+    let file = sources.add(path.as_str(), text);
+    let (tree, faults) = syntax::parse(file, text);
     let mut sink = Sink { diagnostics: faults };
     if !tree.complete {
         return (None, sink.diagnostics);

@@ -81,7 +81,7 @@ pub(crate) struct Module {
     pub parameters: Vec<Rule>,
     /// Its body.
     pub body: Vec<Node>,
-    /// Its `module` line.
+    /// Its name in its `module` line.
     pub span: Span,
     /// Folder of its text; `None` for the library.
     pub folder: Option<Utf8PathBuf>,
@@ -341,7 +341,8 @@ fn declaration(name: &str, nodes: Vec<Node>, folder: Option<Utf8PathBuf>, start:
     if sink.diagnostics.len() > before {
         return None;
     }
-    Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?, span: node.span, folder })
+    let span = fields.span("name").unwrap_or(node.span);
+    Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?, span, folder })
 }
 
 fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
@@ -374,7 +375,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         range: Default::default(),
         one_of: Vec::new(),
         doc: Name::Owned(fields.text("doc").to_owned()),
-        span: Some(node.span),
+        span: Some(name_span),
     };
     for (end, open, low) in [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)] {
         if fields.get(end).is_none() {

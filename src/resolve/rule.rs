@@ -94,11 +94,19 @@ impl Range {
     }
 }
 
+/// A bound as people write it; powers of two beyond a million as such.
+fn bound_text(value: f64) -> String {
+    let exponent = (20..=64).find(|exponent| value == (1_u128 << exponent) as f64);
+    exponent.map_or_else(|| value.to_string(), |exponent| format!("2^{exponent}"))
+}
+
 impl fmt::Display for Range {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let low = self.low.as_ref().map(|low| if low.open { format!("above {}", low.value) } else { format!("at least {}", low.value) });
-        let high =
-            self.high.as_ref().map(|high| if high.open { format!("below {}", high.value) } else { format!("at most {}", high.value) });
+        let end = |bound: &Bound, open, closed| {
+            format!("{} {}", if bound.open { open } else { closed }, bound_text(bound.value))
+        };
+        let low = self.low.as_ref().map(|low| end(low, "above", "at least"));
+        let high = self.high.as_ref().map(|high| end(high, "below", "at most"));
         match (low, high) {
             (Some(low), Some(high)) => write!(formatter, "{low} and {high}"),
             (Some(one), None) | (None, Some(one)) => formatter.write_str(&one),

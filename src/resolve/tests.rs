@@ -7,8 +7,7 @@ use camino::Utf8Path;
 
 fn plan(text: &str) -> Plan {
     let mut sources = SourceMap::default();
-    let file = sources.add("manifest.kdl", text);
-    let (plan, faults) = super::resolve(file, Utf8Path::new("manifest.kdl"), &Memory::default(), &mut sources);
+    let (plan, faults) = super::resolve_text(Utf8Path::new("manifest.kdl"), text, &Memory::default(), &mut sources);
     plan.unwrap_or_else(|| panic!("refused: {faults:#?}"))
 }
 
@@ -24,4 +23,12 @@ fn examples() {
     }
     let (library, faults) = super::catalogue();
     assert_eq!((library.len(), faults), (crate::stdlib::SOURCES.len(), Vec::new()));
+}
+#[test]
+fn show() {
+    let text = std::fs::read_to_string("/tmp/bad.kdl").expect("x");
+    let mut sources = SourceMap::default();
+    let (_, faults) = super::resolve_text(Utf8Path::new("manifest.kdl"), &text, &Memory::default(), &mut sources);
+    eprintln!("{}", crate::diag::render_text(&faults, &sources, false));
+    eprintln!("{}", crate::diag::render_github(&faults, &sources));
 }

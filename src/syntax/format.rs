@@ -12,8 +12,9 @@ use crate::diag::{Diagnostic, FileId, Severity};
 /// Formats a text.
 ///
 /// # Errors
-/// The text's syntax faults, whose spans name `file`.
-pub fn format(file: FileId, text: &str) -> Result<String, Vec<Diagnostic>> {
+/// The text's syntax faults; their spans name the first file of a source map.
+pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
+    let file = FileId(0);
     let (_, faults) = parse(file, text);
     if faults.iter().any(|fault| fault.severity == Severity::Error) {
         return Err(faults);
