@@ -10,8 +10,9 @@ mod loss;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
+use super::places::place;
 use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId, codes};
-use crate::diag::{Diagnostic, Sink, Span};
+use crate::diag::{Code, Diagnostic, Sink, Span};
 use crate::plan::{Block, Combine, Initialiser, Layer, Plan};
 use std::collections::BTreeMap;
 
@@ -68,21 +69,13 @@ pub fn build_for(
     // What is wrong with the input is not said again for each layer.
     let features = Some(builder.graph.features).filter(|_| !builder.sink.has_errors());
     if !holds_a_layer(&plan.model.body) {
-        let message = format!("the model `{}` has no layers", plan.model.module);
-        builder.sink.push(Diagnostic::error(codes::EMPTY, message).help("add a layer to the model's module"));
+        builder.model_fault(plan, codes::EMPTY, "has no layers", "add a layer to the model's module");
     }
     let prediction = builder.blocks(&plan.model.body, features);
     if builder.graph.parameters.is_empty() && !builder.sink.has_errors() {
-        let message = format!(
-            "the model `{}` has nothing to train: none of its layers has parameters",
-            plan.model.module
-        );
-        builder.sink.push(
-            Diagnostic::error(codes::UNTRAINABLE, message)
-                .help("add a layer with a weight, such as `linear`"),
-        );
-    }
-    if let Some(prediction) = prediction {
+        let message = "has nothing to train: none of its layers has parameters";
+        builder.model_fault(plan, codes::UNTRAINABLE, message, "add a layer with a weight, such as `linear`");
+    } else if let Some(prediction) = prediction {
         builder.loss(plan, prediction, &labels);
     }
     if builder.sink.diagnostics.is_empty() { Ok(builder.graph) } else { Err(builder.sink.diagnostics) }
@@ -158,6 +151,16 @@ impl Builder {
                 );
             }
         }
+    }
+
+    /// A fault of the model as a whole, at the line that names it.
+    fn model_fault(&mut self, plan: &Plan, code: Code, message: &str, help: &str) {
+        let diagnostic =
+            Diagnostic::error(code, format!("the model `{}` {message}", plan.model.module)).help(help);
+        self.sink.push(match place(&plan.origins, "model") {
+            Some(span) => diagnostic.at(span, "asked for here"),
+            None => diagnostic,
+        });
     }
 
     /// Builds a chain; `None` stands for a value that is unknown after a fault.
