@@ -18,8 +18,6 @@ const DEPTH: usize = 512;
 const COLUMNS: usize = 512;
 /// Most rows of a block of A; a multiple of every tile height.
 const ROWS: usize = 240;
-/// Fused multiply-adds, in registers, below which a second thread costs more than it brings (about 50 µs).
-const WORTH_THREADS: usize = 200_000;
 /// What moving one float into a panel costs, in fused multiply-adds of one lane.
 const PACKING: usize = 6;
 
@@ -45,9 +43,9 @@ pub fn product(
     c: &mut [f32],
     epilogue: Epilogue,
 ) {
-    let work = size.rows * size.columns.next_multiple_of(kernels.lanes) * size.depth.max(1) / kernels.lanes;
     let task = Task { isa, kernels, size, a, b, c: Output::new(c), epilogue };
-    if threads.count() == 1 || work < WORTH_THREADS {
+    let outputs = size.rows * size.columns.next_multiple_of(kernels.lanes);
+    if kernels.workers(threads.count(), outputs, size.depth) == 1 {
         return task.part(0..size.rows, 0..size.columns);
     }
     let (row_step, column_step) = cut(kernels, size, threads.count());

@@ -11,6 +11,9 @@ use crate::arithmetic::Isa;
 /// The most rows that a tile of any instruction set has.
 pub const MOST_ROWS: usize = 12;
 
+/// Fused multiply-adds of registers, about 40 µs of them, below which a second thread costs more than it brings.
+const WORTH_THREADS: usize = 200_000;
+
 /// A stretch of k in which both operands advance by a fixed step.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -89,6 +92,18 @@ impl Kernels {
         }
     }
 
+    /// Columns of the panels that `columns` are best cut into: as wide as a tile, all of about one width, whole registers.
+    pub fn panel(&self, columns: usize) -> usize {
+        let vectors = columns.div_ceil(self.lanes).max(1);
+        vectors.div_ceil(vectors.div_ceil(self.tiles.len())) * self.lanes
+    }
+
+    /// How many of `threads` are worth their start for `outputs` chains of `depth` steps.
+    pub fn workers(&self, threads: usize, outputs: usize, depth: usize) -> usize {
+        let steps = outputs.div_ceil(self.lanes).saturating_mul(depth);
+        if steps < WORTH_THREADS { 1 } else { threads }
+    }
+
     /// Columns of the widest tile.
     pub fn width(&self) -> usize {
         self.lanes * self.tiles.len()
@@ -155,7 +170,7 @@ pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Til
                     factors[vector] = V::load(b.add(vector * V::LANES));
                 }
                 for row in 0..ROWS {
-                    let value = V::splat(tile.rows[row].offset(offset));
+                    let value = V::splat(tile.rows[row].wrapping_offset(offset));
                     for vector in 0..VECTORS {
                         sums[row][vector] = value.fused_multiply_add(factors[vector], sums[row][vector]);
                     }
