@@ -15,8 +15,8 @@ pub fn run(arguments: &FmtArguments, ui: &Ui) -> Result<Exit, Failure> {
         let path = manifest_path(file);
         let text = read_text(&path)?;
         let mut sources = SourceMap::default();
-        let file = sources.add(path.as_str(), text.as_str());
-        let formatted = syntax::format(file, &text)
+        sources.add(path.as_str(), text.as_str());
+        let formatted = syntax::format(&text)
             .map_err(|diagnostics| Failure::Faults { exit: Exit::Usage, diagnostics, sources })?;
         if formatted != text {
             if !arguments.check {

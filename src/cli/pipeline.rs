@@ -38,8 +38,7 @@ pub struct Resolved {
 pub fn resolve(manifest: &Utf8Path) -> Result<Resolved, Failure> {
     let text = read_text(manifest)?;
     let mut sources = SourceMap::default();
-    let file = sources.add(manifest.as_str(), text);
-    let (plan, diagnostics) = resolve::resolve(file, manifest, &Disk, &mut sources);
+    let (plan, diagnostics) = resolve::resolve_text(manifest, &text, &Disk, &mut sources);
     match plan {
         Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
             Ok(Resolved { plan, sources, warnings: diagnostics })
