@@ -8,7 +8,7 @@ use super::super::matrix::tile::{Kernels, Run};
 use super::super::threads::{Output, Threads};
 use super::Geometry;
 use super::axis::{Class, classes};
-use super::sweep::{Depth, Panels, Parts, Pixel, sweep};
+use super::sweep::{Depth, Panels, Parts, Pixel, Shape, sweep};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 use std::ops::Range;
@@ -24,9 +24,8 @@ pub fn run(
     format: Format,
     dx: &mut [f32],
 ) {
-    let (depth, columns) = (geometry.taps() * geometry.group_out(), geometry.group_in());
-    let width = kernels.panel(columns);
-    let workers = kernels.workers(threads.count(), dx.len() / columns * width, depth);
+    let shape = Shape::new(kernels, geometry, geometry.group_out(), geometry.group_in());
+    let workers = kernels.workers(threads.count(), dx.len() / shape.columns * shape.width, shape.depth);
     let image = geometry.input_image() + geometry.output_image();
     let parts = Parts::new(geometry.batch, geometry.height, image, workers);
     let [output_height, output_width] = geometry.output_size();
@@ -36,21 +35,20 @@ pub fn run(
     };
     let (down, across) = (axis(0, geometry.height, output_height), axis(1, geometry.width, output_width));
     let output = Output::new(dx);
-    with_scratch(Panels::floats(geometry, width, depth, columns), |packed| {
-        let panels = Panels::pack(geometry, width, depth, columns, packed, weight, |group, k, column| {
-            let (tap, out) = (k / geometry.group_out(), k % geometry.group_out());
-            geometry.weight_index(group * geometry.group_out() + out, column, tap)
+    with_scratch(shape.floats(), |packed| {
+        let panels = Panels::pack(shape, packed, |group, first, count, panel| {
+            pack(kernels, geometry, weight, group, first, count, panel, shape.width);
         });
         let depths: Vec<Vec<Depth>> = down
             .iter()
-            .map(|rows| across.iter().map(|columns| depth_of(geometry, rows, columns, width)).collect())
+            .map(|rows| across.iter().map(|columns| depth_of(geometry, rows, columns, shape.width)).collect())
             .collect();
         threads.tasks_of(workers, parts.count(), |index| {
             let (images, rows) = parts.part(index);
             for (class, depths) in down.iter().zip(&depths) {
                 for (columns, depth) in across.iter().zip(depths) {
                     let pixels = pixels(geometry, &images, &rows, class, columns);
-                    for group in 0..geometry.groups {
+                    for group in 0..shape.groups {
                         let source = dy.as_ptr().wrapping_add(group * geometry.group_out());
                         let target = Output::from_place(output.at(group * geometry.group_in()));
                         // SAFETY: the taps of a class lead inside of `dy`, and this task alone has these pixels.
@@ -108,4 +106,37 @@ fn pixels(
         }
     }
     pixels
+}
+
+/// A panel of the weights: columns `first..first + count` of the group's input channels, lines in the order of k.
+fn pack(
+    kernels: &Kernels,
+    geometry: &Geometry,
+    weight: &[f32],
+    group: usize,
+    first: usize,
+    count: usize,
+    panel: &mut [f32],
+    width: usize,
+) {
+    let (taps, channels, outputs) = (geometry.taps(), geometry.group_in(), geometry.group_out());
+    if geometry.is_depthwise() {
+        // The channels are the groups: the weight is [channel][tap].
+        let source = weight[first * taps..].as_ptr();
+        // SAFETY: `count` channels from `first` on exist; the panel has a line for each tap.
+        return unsafe { (kernels.transpose)(source, taps, panel.as_mut_ptr(), width, count, taps) };
+    }
+    for out in 0..outputs {
+        let source = weight[((group * outputs + out) * channels + first) * taps..].as_ptr();
+        let target = panel[out * width..].as_mut_ptr();
+        // SAFETY: `count` channels from `first` on exist, each of `taps` floats; the panel has a line of `width` floats
+        // for each tap and output channel.
+        unsafe {
+            if taps == 1 {
+                (kernels.copy)(source, channels, target, width, 1, count);
+            } else {
+                (kernels.transpose)(source, taps, target, outputs * width, count, taps);
+            }
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::arithmetic::half::{Format, round_slice};
 use std::ops::Range;
 
 /// Floats of input and output in a block of images.
-const BLOCK: usize = 96 * 1024;
+const BLOCK: usize = 64 * 1024;
 
 /// See [`super::backward_weight`]; the lengths are right and `dw` is not empty.
 pub fn run(
@@ -46,6 +46,12 @@ struct Plan<'a> {
     kernels: &'static Kernels,
     geometry: &'a Geometry,
     format: Format,
+    /// Whether the channels do not mix; they are then the columns of one group.
+    each: bool,
+    /// Groups.
+    groups: usize,
+    /// Columns of a group.
+    columns: usize,
     /// Columns of a panel.
     width: usize,
     /// Rows of a tile.
@@ -66,11 +72,14 @@ impl<'a> Plan<'a> {
         workers: usize,
         format: Format,
     ) -> Self {
-        let (rows, columns) = (geometry.taps() * geometry.group_in(), geometry.group_out());
-        let mut width = kernels.panel(columns);
+        let each = geometry.is_depthwise();
+        let rows = geometry.taps() * geometry.group_in();
+        let (groups, columns) =
+            if each { (1, geometry.groups) } else { (geometry.groups, geometry.group_out()) };
+        let mut width = if each { kernels.lanes } else { kernels.panel(columns) };
         // With fewer tiles than threads, narrower tiles.
         while width > kernels.lanes
-            && geometry.groups * columns.div_ceil(width) * rows.div_ceil(kernels.height(width)) < workers
+            && groups * columns.div_ceil(width) * rows.div_ceil(kernels.height(width)) < workers
         {
             width -= kernels.lanes;
         }
@@ -83,6 +92,9 @@ impl<'a> Plan<'a> {
             kernels,
             geometry,
             format,
+            each,
+            groups,
+            columns,
             width,
             height,
             across: columns.div_ceil(width),
@@ -92,7 +104,7 @@ impl<'a> Plan<'a> {
     }
 
     fn tiles(&self) -> usize {
-        self.geometry.groups * self.across * self.down
+        self.groups * self.across * self.down
     }
 
     /// Some tiles of the result, over all blocks.
@@ -101,7 +113,7 @@ impl<'a> Plan<'a> {
         let (images, rows) = self.parts.most();
         let padded = padding::floats(geometry, images, rows).next_multiple_of(16);
         let [_, output_width] = geometry.output_size();
-        let packed = if self.packs() { images * rows * output_width * self.width } else { 0 };
+        let packed = if self.packs(dy) { images * rows * output_width * self.width } else { 0 };
         let sums = tiles.len() * self.height * self.width;
         with_scratch(sums + padded + packed, |scratch| {
             let (sums, rest) = scratch.split_at_mut(sums);
@@ -117,9 +129,13 @@ impl<'a> Plan<'a> {
         });
     }
 
-    /// Whether the output gradient is copied: when a tile would read past the channels of its group.
-    fn packs(&self) -> bool {
-        !self.geometry.group_out().is_multiple_of(self.kernels.lanes)
+    /// Whether the output gradient is copied into panels: when a tile would read past the channels of its group, or when
+    /// enough tiles read it that whole cache lines, one after the other, pay for the copy.
+    fn packs(&self, dy: &[f32]) -> bool {
+        let channels = self.geometry.channels_out;
+        let lined =
+            dy.as_ptr().addr().is_multiple_of(64) && channels.is_multiple_of(16) && channels == self.width;
+        !self.columns.is_multiple_of(self.kernels.lanes) || (!lined && self.down >= 8)
     }
 
     /// One block of images through some tiles.
@@ -139,7 +155,8 @@ impl<'a> Plan<'a> {
         let input = padding::input(geometry, x, &images, &rows, copy);
         let first_pixel = (images.start * output_height + rows.start) * output_width;
         let source = dy.as_ptr().wrapping_add(first_pixel * geometry.channels_out);
-        let b_step = if self.packs() { self.width } else { geometry.channels_out };
+        let packs = self.packs(dy);
+        let b_step = if packs { self.width } else { geometry.channels_out };
         let mut runs = Vec::with_capacity(images.len() * rows.len());
         for image in 0..images.len() {
             for row in 0..rows.len() {
@@ -156,9 +173,9 @@ impl<'a> Plan<'a> {
             let (group, across, down) =
                 (tile / self.down / self.across, tile / self.down % self.across, tile % self.down);
             let first = across * self.width;
-            let columns = self.width.min(geometry.group_out() - first);
-            let mut b = source.wrapping_add(group * geometry.group_out() + first);
-            if self.packs() {
+            let columns = self.width.min(self.columns - first);
+            let mut b = source.wrapping_add(group * self.columns + first);
+            if packs {
                 if packed != Some((group, across)) {
                     let count = images.len() * rows.len() * output_width;
                     // SAFETY: the pixels are inside of `dy`, the panel has a line for each.
@@ -177,14 +194,15 @@ impl<'a> Plan<'a> {
                 b = panel.as_ptr();
             }
             let sums = &mut sums[index * self.height * self.width..][..self.height * self.width];
-            self.tile(group, down, columns, &input, &runs, b, b_step, sums);
+            let channel = if self.each { first } else { group * geometry.group_in() };
+            self.tile(channel, down, columns, &input, &runs, b, b_step, sums);
         }
     }
 
     /// One tile over one block.
     fn tile(
         &self,
-        group: usize,
+        channel: usize,
         down: usize,
         columns: usize,
         input: &padding::Input,
@@ -196,7 +214,7 @@ impl<'a> Plan<'a> {
         let geometry = self.geometry;
         let depth = geometry.taps() * geometry.group_in();
         let count = self.height.min(depth - down * self.height);
-        let start = input.start.wrapping_add(group * geometry.group_in());
+        let start = input.start.wrapping_add(channel);
         let mut tile = Tile {
             rows: [std::ptr::null(); MOST_ROWS],
             a_step: geometry.stride[1] * geometry.channels_in,
@@ -220,7 +238,10 @@ impl<'a> Plan<'a> {
             tile.outputs[row] = sums.as_mut_ptr().wrapping_add(valid * self.width);
         }
         // SAFETY: taps and pixels are inside of the input, the runs inside of `b`, and the sums are this task's.
-        unsafe { self.kernels.tile(count, columns)(&tile) }
+        unsafe {
+            let kernel = if self.each { self.kernels.each(count) } else { self.kernels.tile(count, columns) };
+            kernel(&tile);
+        }
     }
 
     /// The tap and the channel (within its group) of a row of the result.
@@ -236,12 +257,12 @@ impl<'a> Plan<'a> {
             let (group, across, down) =
                 (tile / self.down / self.across, tile / self.down % self.across, tile % self.down);
             let first = across * self.width;
-            let columns = self.width.min(geometry.group_out() - first);
+            let columns = self.width.min(self.columns - first);
             for row in 0..self.height.min(depth - down * self.height) {
                 let (tap, channel) = self.place(down * self.height + row);
                 let line = &sums[(index * self.height + row) * self.width..][..columns];
                 for (column, sum) in line.iter().enumerate() {
-                    let out = group * geometry.group_out() + first + column;
+                    let out = group * self.columns + first + column;
                     // SAFETY: this task alone has this element, which is inside of the weight.
                     unsafe { *output.at(geometry.weight_index(out, channel, tap)) = *sum }
                 }

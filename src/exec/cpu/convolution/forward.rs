@@ -3,7 +3,7 @@
 use super::super::matrix::scratch::with_scratch;
 use super::super::matrix::tile::{Kernels, Run};
 use super::super::threads::{Output, Threads};
-use super::sweep::{Depth, Panels, Parts, Pixel, sweep};
+use super::sweep::{Depth, Panels, Parts, Pixel, Shape, sweep};
 use super::{Geometry, padding};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
@@ -20,16 +20,14 @@ pub fn run(
     format: Format,
     y: &mut [f32],
 ) {
-    let (depth, columns) = (geometry.taps() * geometry.group_in(), geometry.group_out());
-    let width = kernels.panel(columns);
+    let shape = Shape::new(kernels, geometry, geometry.group_in(), geometry.group_out());
     let [height, _] = geometry.output_size();
-    let workers = kernels.workers(threads.count(), y.len() / columns * width, depth);
+    let workers = kernels.workers(threads.count(), y.len() / shape.columns * shape.width, shape.depth);
     let parts = Parts::new(geometry.batch, height, geometry.input_image() + geometry.output_image(), workers);
     let output = Output::new(y);
-    with_scratch(Panels::floats(geometry, width, depth, columns), |packed| {
-        let panels = Panels::pack(geometry, width, depth, columns, packed, weight, |group, k, column| {
-            let (tap, channel) = (k / geometry.group_in(), k % geometry.group_in());
-            geometry.weight_index(group * columns + column, channel, tap)
+    with_scratch(shape.floats(), |packed| {
+        let panels = Panels::pack(shape, packed, |group, first, count, panel| {
+            pack(kernels, geometry, weight, group * shape.columns + first, count, panel, shape.width);
         });
         threads.tasks_of(workers, parts.count(), |index| {
             part(isa, kernels, geometry, x, &panels, bias, format, output, parts, index);
@@ -54,7 +52,8 @@ fn part(
     let (images, rows) = parts.part(index);
     with_scratch(padding::floats(geometry, images.len(), rows.len()), |copy| {
         let input = padding::input(geometry, x, &images, &rows, copy);
-        let depth = depth(geometry, input.row, panels.width);
+        let shape = panels.shape();
+        let depth = depth(geometry, input.row, shape.width);
         let mut pixels = Vec::with_capacity(images.len() * rows.len() * width);
         for image in images.clone() {
             for row in rows.clone() {
@@ -67,8 +66,8 @@ fn part(
                 }));
             }
         }
-        for group in 0..geometry.groups {
-            let (first, columns) = (group * geometry.group_out(), geometry.group_out());
+        for group in 0..shape.groups {
+            let (first, columns) = (group * shape.columns, shape.columns);
             let source = input.start.wrapping_add(group * geometry.group_in());
             let target = Output::from_place(output.at(first));
             // SAFETY: pixels and taps are inside of the input, and this task alone has these output rows.
@@ -104,4 +103,30 @@ fn depth(geometry: &Geometry, row: usize, width: usize) -> Depth {
         }
     }
     Depth::new(runs)
+}
+
+/// A panel of the weights: columns `first..first + count` of the output, lines in the order of k.
+fn pack(
+    kernels: &Kernels,
+    geometry: &Geometry,
+    weight: &[f32],
+    first: usize,
+    count: usize,
+    panel: &mut [f32],
+    width: usize,
+) {
+    let (taps, channels) = (geometry.taps(), geometry.group_in());
+    let source = weight[first * channels * taps..].as_ptr();
+    let target = panel.as_mut_ptr();
+    // SAFETY: `count` output channels from `first` on exist, each of channels × taps floats; the panel has a line of
+    // `width` floats for each of them.
+    unsafe {
+        if taps == 1 {
+            return (kernels.transpose)(source, channels, target, width, count, channels);
+        }
+        for channel in 0..channels {
+            let (source, target) = (source.add(channel * taps), target.add(channel * width));
+            (kernels.transpose)(source, channels * taps, target, channels * width, count, taps);
+        }
+    }
 }

@@ -50,6 +50,11 @@ impl Geometry {
         self.channels_out / self.groups
     }
 
+    /// Whether each channel is a group of its own: the channels lie side by side in registers, and nothing mixes.
+    pub(super) fn is_depthwise(&self) -> bool {
+        self.groups > 1 && self.group_in() == 1 && self.group_out() == 1
+    }
+
     /// Filter taps.
     pub(super) fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]

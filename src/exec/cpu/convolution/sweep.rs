@@ -43,52 +43,72 @@ pub struct Pixel {
 
 /// The weights, packed: for each group and panel of its columns `[k][width]`.
 pub struct Panels<'a> {
-    /// The floats.
-    pub packed: &'a [f32],
+    packed: &'a [f32],
+    shape: Shape,
+}
+
+/// The shape of packed weights.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Groups; 1 when the channels do not mix.
+    pub groups: usize,
     /// k of a group.
     pub depth: usize,
     /// Columns of a group.
     pub columns: usize,
     /// Columns of a panel, of which the last may have fewer in use.
     pub width: usize,
+    /// Whether each column has a left operand of its own.
+    pub each: bool,
+}
+
+impl Shape {
+    /// Of a pass with so many channels of its input and output in a group.
+    pub fn new(kernels: &Kernels, geometry: &Geometry, source: usize, target: usize) -> Self {
+        let (depth, each) = (geometry.taps() * source, geometry.is_depthwise());
+        if each {
+            return Self { groups: 1, depth, columns: geometry.groups, width: kernels.lanes, each };
+        }
+        Self { groups: geometry.groups, depth, columns: target, width: kernels.panel(target), each }
+    }
+
+    /// Panels of a group.
+    fn panels(&self) -> usize {
+        self.columns.div_ceil(self.width)
+    }
+
+    /// Floats of a panel.
+    fn panel(&self) -> usize {
+        self.depth * self.width
+    }
+
+    /// Floats of the packed weights.
+    pub fn floats(&self) -> usize {
+        self.groups * self.panels() * self.panel()
+    }
 }
 
 impl<'a> Panels<'a> {
-    /// Floats of the packed weights.
-    pub fn floats(geometry: &Geometry, width: usize, depth: usize, columns: usize) -> usize {
-        geometry.groups * columns.div_ceil(width) * width * depth
-    }
-
-    /// Packs: `weight(group, k, column)` is the index of that weight.
-    pub fn pack(
-        geometry: &Geometry,
-        width: usize,
-        depth: usize,
-        columns: usize,
-        packed: &'a mut [f32],
-        values: &[f32],
-        weight: impl Fn(usize, usize, usize) -> usize,
-    ) -> Self {
-        let mut lines = packed.chunks_exact_mut(width);
-        for group in 0..geometry.groups {
-            for first in (0..columns).step_by(width) {
-                for k in 0..depth {
-                    let line = lines.next().expect("there is a line for each group, panel and k");
-                    for (column, place) in line.iter_mut().enumerate().take(columns - first) {
-                        *place = values[weight(group, k, first + column)];
-                    }
-                }
-            }
+    /// Packs: `fill(group, first column, columns, panel)` writes a panel.
+    pub fn pack(shape: Shape, packed: &'a mut [f32], fill: impl Fn(usize, usize, usize, &mut [f32])) -> Self {
+        for (index, panel) in packed.chunks_exact_mut(shape.panel().max(1)).enumerate() {
+            let first = index % shape.panels() * shape.width;
+            fill(index / shape.panels(), first, shape.width.min(shape.columns - first), panel);
         }
-        Self { packed, depth, columns, width }
+        Self { packed, shape }
     }
 
-    /// The panels of a group.
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The panels of a group: first column, floats.
     fn group(&self, group: usize) -> impl Iterator<Item = (usize, *const f32)> + '_ {
-        let panels = self.columns.div_ceil(self.width);
-        let floats = self.width * self.depth;
-        (0..panels).map(move |panel| {
-            (panel * self.width, self.packed.as_ptr().wrapping_add((group * panels + panel) * floats))
+        let shape = self.shape;
+        (0..shape.panels()).map(move |panel| {
+            let first = (group * shape.panels() + panel) * shape.panel();
+            (panel * shape.width, self.packed.as_ptr().wrapping_add(first))
         })
     }
 }
@@ -108,21 +128,25 @@ pub unsafe fn sweep(
     target: Output,
     bias: Option<&[f32]>,
 ) {
+    let shape = panels.shape;
     let mut tile = Tile {
         rows: [std::ptr::null(); MOST_ROWS],
         a_step: 1,
         runs: &[],
         b: std::ptr::null(),
-        b_step: panels.width,
+        b_step: shape.width,
         outputs: [std::ptr::null_mut(); MOST_ROWS],
         columns: 0,
         resume: false,
         bias: std::ptr::null(),
     };
+    // The input that a pixel is the first to need: that under its last tap in memory.
+    let lead = depth.runs.iter().max_by_key(|run| run.a);
     for (first, panel) in panels.group(group) {
-        tile.columns = panels.width.min(panels.columns - first);
+        tile.columns = shape.width.min(shape.columns - first);
         tile.b = panel;
         let height = kernels.height(tile.columns);
+        let source = source.wrapping_add(if shape.each { first } else { 0 });
         for (index, block) in depth.blocks.iter().enumerate() {
             tile.runs = &depth.runs[block.clone()];
             tile.resume = index > 0;
@@ -137,10 +161,20 @@ pub unsafe fn sweep(
                     tile.outputs[row] = target.at(pixel.target + first);
                     if let Some(next) = pixels.get((place + 1) * height + row) {
                         prefetch(target.at(next.target + first), tile.columns);
+                        if let (0, 0, Some(run)) = (first, index, lead) {
+                            prefetch(source.wrapping_offset(next.source + run.a), run.length);
+                        }
                     }
                 }
                 // SAFETY: as the caller vouches; the panel has `width` floats for each k.
-                unsafe { kernels.tile(some.len(), tile.columns)(&tile) }
+                unsafe {
+                    let kernel = if shape.each {
+                        kernels.each(some.len())
+                    } else {
+                        kernels.tile(some.len(), tile.columns)
+                    };
+                    kernel(&tile);
+                }
             }
         }
     }

@@ -59,6 +59,8 @@ pub struct Kernels {
     pub lanes: usize,
     /// For 1, 2, … registers across: the kernels and their rows, ascending. The most rows of each fill the registers.
     pub tiles: &'static [&'static [(usize, TileKernel)]],
+    /// As the first of `tiles`, with a left operand of its own for each column: channels that do not mix.
+    pub each: &'static [(usize, TileKernel)],
     /// Copies rows.
     pub copy: MoveKernel,
     /// Column `c` of the source becomes row `c` of the target.
@@ -116,7 +118,15 @@ impl Kernels {
 
     /// The smallest kernel with at least so many rows and columns (at most [`Kernels::height`] and [`Kernels::width`]).
     pub fn tile(&self, rows: usize, columns: usize) -> TileKernel {
-        let kernels = self.across(columns);
+        Self::at_least(self.across(columns), rows)
+    }
+
+    /// The smallest kernel of `each` with at least so many rows.
+    pub fn each(&self, rows: usize) -> TileKernel {
+        Self::at_least(self.each, rows)
+    }
+
+    fn at_least(kernels: &[(usize, TileKernel)], rows: usize) -> TileKernel {
         let index = kernels.iter().position(|(most, _)| *most >= rows).unwrap_or(kernels.len() - 1);
         debug_assert!(kernels[index].0 >= rows, "a tile is at most as high as the highest kernel");
         kernels[index].1
@@ -143,14 +153,15 @@ pub fn prefetch(start: *const f32, floats: usize) {
     let _ = (start, floats);
 }
 
-/// The tile kernel.
+/// The tile kernel. With `EACH`, the left operand has a float of its own for each column (and there is one register
+/// across), instead of one for all.
 ///
 /// # Safety
 /// The caller has the instruction set of `V`. For every row `r < ROWS`, run and step of it, the pointers of the tile are
 /// valid: `rows[r] + run.a + step * a_step`, `VECTORS * V::LANES` floats at `b + run.b + step * b_step`, and `columns`
 /// floats at `outputs[r]` and, unless it is null, at `bias`.
 #[inline(always)]
-pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, const EACH: bool>(tile: &Tile) {
     // SAFETY: as the caller vouches.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
@@ -170,7 +181,8 @@ pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Til
                     factors[vector] = V::load(b.add(vector * V::LANES));
                 }
                 for row in 0..ROWS {
-                    let value = V::splat(tile.rows[row].wrapping_offset(offset));
+                    let place = tile.rows[row].wrapping_offset(offset);
+                    let value = if EACH { load_row::<V, 1>(place, rest)[0] } else { V::splat(place) };
                     for vector in 0..VECTORS {
                         sums[row][vector] = value.fused_multiply_add(factors[vector], sums[row][vector]);
                     }
