@@ -62,7 +62,7 @@ fn snippet(labels: &[&Label], sources: &SourceMap, color: bool) -> String {
     let Some(file) = labels.first().and_then(|label| sources.file(label.span.file)) else { return String::new() };
     let styles = if color { ThemeStyles::ansi() } else { ThemeStyles::none() };
     let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_context_lines(0);
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_context_lines(1);
     let report = Report {
         labels: labels.iter().map(|label| marked(label, file.text.len())).collect(),
         source: Source { name: file.name.clone(), text: file.text.to_string() },
@@ -122,15 +122,28 @@ impl SourceCode for Source {
         before: usize,
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let contents = self.text.as_str().read_span(span, before, after)?;
-        Ok(Box::new(MietteSpanContents::new_named(
-            self.name.clone(),
-            contents.data(),
-            *contents.span(),
-            contents.line(),
-            contents.column(),
-            contents.line_count(),
-        )))
+        // Without context miette asks for the line and column of a place.
+        let place = self.text.as_str().read_span(span, 0, 0)?;
+        if before == 0 && after == 0 {
+            return Ok(Box::new(MietteSpanContents::new_named(
+                self.name.clone(),
+                place.data(),
+                *place.span(),
+                place.line(),
+                place.column(),
+                place.line_count(),
+            )));
+        }
+        // With context it asks for what to print: the lines of the place, whole, and no others.
+        let bytes = self.text.as_bytes();
+        let line_end = |byte: &u8| *byte == b'\n';
+        let start = bytes[..span.offset()].iter().rposition(line_end).map_or(0, |newline| newline + 1);
+        let last = (span.offset() + span.len().saturating_sub(1)).min(bytes.len());
+        let end = bytes[last..].iter().position(line_end).map_or(bytes.len(), |length| last + length);
+        let lines = bytes[start..end].iter().filter(|byte| line_end(byte)).count() + 1;
+        let whole = SourceSpan::new(start.into(), end - start);
+        let data = &bytes[start..end];
+        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, whole, place.line(), 0, lines)))
     }
 }
 

@@ -259,7 +259,12 @@ fn example(rule: &NodeRule) -> String {
 pub(crate) fn unknown_node<'a>(node: &Node, known: impl Iterator<Item = &'a str>, path: Option<&str>, sink: &mut Sink) {
     let known: Vec<&str> = known.collect();
     let name = clip(&node.name.text);
-    let place = path.map_or_else(|| "a manifest".to_owned(), |path| format!("`{path}`"));
+    // A place of several words is a phrase, and no path.
+    let place = match path {
+        None => "a manifest".to_owned(),
+        Some(path) if path.contains(' ') => path.to_owned(),
+        Some(path) => format!("`{path}`"),
+    };
     let diagnostic = Diagnostic::error(codes::UNKNOWN_NODE, format!("`{name}` is not a node of {place}"))
         .at(node.name.span, "not known here");
     sink.push(diagnostic.help(suggestion(&node.name.text, &known)));
@@ -328,7 +333,7 @@ fn missing(rule: &Rule, node: &Node, path: &str, argument: bool, fields: &mut Fi
     sink.push(diagnostic.help(format!("{form}: {}", lower(&rule.doc))));
 }
 
-fn lower(doc: &str) -> String {
+pub(crate) fn lower(doc: &str) -> String {
     let mut characters = doc.chars();
     match characters.next() {
         Some(first) => first.to_lowercase().chain(characters).collect::<String>().trim_end_matches('.').to_owned(),
@@ -374,7 +379,7 @@ pub(crate) fn check_value(
     let mut diagnostic = Diagnostic::error(fault.code, fault.message).at(argument.span, fault.label);
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, fault.declared);
-    } else if argument.span.file != node.span.file {
+    } else if !contains(node.span, argument.span) {
         diagnostic = diagnostic.at(node.span, "used here");
     }
     if let Some(help) = fault.help {
@@ -382,6 +387,11 @@ pub(crate) fn check_value(
     }
     sink.push(diagnostic);
     false
+}
+
+/// False when a value was written elsewhere and only passed on by a module's body.
+fn contains(outer: Span, inner: Span) -> bool {
+    outer.file == inner.file && outer.start <= inner.start && inner.end <= outer.end
 }
 
 struct ValueFault {
@@ -460,13 +470,10 @@ fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, writt
     };
     let label = match fault {
         NumberFault::NotWhole(_) => "not a whole number".to_owned(),
-        _ => range_label(rule),
+        NumberFault::TooLarge => "too large".to_owned(),
+        NumberFault::TooSmall => "too small".to_owned(),
     };
     ValueFault { code, message, label, declared: format!("declared as {}", rule.kind.word()), help }
-}
-
-fn range_label(rule: &Rule) -> String {
-    if rule.range == Default::default() { format!("expected {}", rule.kind.describe()) } else { format!("expected {}", rule.range) }
 }
 
 fn range_fault(rule: &Rule, value: f64, lexeme: &str, path: &str) -> Option<ValueFault> {

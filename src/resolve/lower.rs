@@ -309,7 +309,9 @@ impl<'a> Lowering<'a, '_> {
     /// The loss; without a node it follows from whether the data has classes (`None` when that is not known).
     fn loss(&mut self, classes: Option<Option<u32>>) -> Loss {
         let Some(fields) = self.node("loss") else {
-            self.origin("loss", None);
+            for path in ["loss", "loss.label-smoothing", "loss.ignore-index"] {
+                self.origin(path, None);
+            }
             return match classes {
                 Some(None) => Loss::MeanSquaredError,
                 _ => Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },

@@ -476,5 +476,5 @@ fn missing_parameter(module: &Module, rule: &Rule, node: &Node, path: &str, sink
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, "declared here without a default");
     }
-    sink.push(diagnostic.help(format!("write `{}=…`: {}", rule.name, rule.doc.trim_end_matches('.'))));
+    sink.push(diagnostic.help(format!("write `{}=…`: {}", rule.name, super::check::lower(&rule.doc))));
 }

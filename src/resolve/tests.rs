@@ -1,34 +1,61 @@
-//! Manifests to plans.
+//! Manifests to plans: a corpus of files, and laws over generated texts.
+//!
+//! A file of `testdata` holds some nodes of a manifest; the nodes of [`BASE`] that it does not have are put behind it, so that
+//! its own lines keep their numbers. `// file NAME` begins a module beside it, `// base: without NODE` leaves a node out.
+//! `refuse/*.kdl` say in their first line which codes they raise, and `*.txt` beside each is what a person sees;
+//! `accept/*.kdl` raise nothing, and `*.txt` are their plans. When a text differs, the new one is written to
+//! `*.txt.new`: read it, and rename it if it is right.
 
-use crate::diag::SourceMap;
+mod corpus;
+mod laws;
+mod pages;
+
+use crate::diag::{Diagnostic, SourceMap};
 use crate::plan::Plan;
 use crate::world::Memory;
 use camino::Utf8Path;
 
-fn plan(text: &str) -> Plan {
-    let mut sources = SourceMap::default();
-    let (plan, faults) = super::resolve_text(Utf8Path::new("manifest.kdl"), text, &Memory::default(), &mut sources);
-    plan.unwrap_or_else(|| panic!("refused: {faults:#?}"))
+/// A manifest, node by node.
+const BASE: &[(&str, &str)] = &[
+    ("amp", "amp 1"),
+    ("run", "run \"digits\" seed=42"),
+    ("data", "data \"digits\" { source \"data/digits.csv.gz\"; columns classes=10; split train=0.8 test=0.2; batch 64 }"),
+    ("model", "model \"mlp\" classes=10"),
+    ("optimizer", "optimizer \"adamw\" lr=1e-3"),
+    ("train", "train epochs=5"),
+];
+
+/// A manifest and the modules beside it, out of the text of a test.
+pub(super) fn compose(text: &str) -> (String, Memory) {
+    let mut parts = text.split("// file ");
+    let own = parts.next().unwrap_or_default();
+    let mut manifest = own.to_owned();
+    for (name, node) in BASE {
+        let stands = own.lines().any(|line| {
+            line.trim_start().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
+        });
+        if !stands && !own.contains(&format!("// base: without {name}")) {
+            manifest.push_str(node);
+            manifest.push('\n');
+        }
+    }
+    let world = parts.fold(Memory::default(), |world, part| {
+        let (name, content) = part.split_once('\n').expect("a module has lines");
+        world.with(name.trim(), content)
+    });
+    (manifest, world)
 }
 
-#[test]
-fn examples() {
-    for text in [include_str!("../../examples/digits/manifest.kdl"), include_str!("../../examples/digits-cnn/manifest.kdl")] {
-        let plan = plan(text);
-        for (path, value) in plan.entries() {
-            eprintln!("{path} {value}");
-        }
-        eprintln!("{:?}", plan.section_digests());
-        eprintln!("{:?}", plan.origins);
-    }
-    let (library, faults) = super::catalogue();
-    assert_eq!((library.len(), faults), (crate::stdlib::SOURCES.len(), Vec::new()));
-}
-#[test]
-fn show() {
-    let text = std::fs::read_to_string("/tmp/bad.kdl").expect("x");
+/// What comes of a manifest.
+pub(super) fn resolved(manifest: &str, world: &Memory) -> (Option<Plan>, Vec<Diagnostic>, SourceMap) {
     let mut sources = SourceMap::default();
-    let (_, faults) = super::resolve_text(Utf8Path::new("manifest.kdl"), &text, &Memory::default(), &mut sources);
-    eprintln!("{}", crate::diag::render_text(&faults, &sources, false));
-    eprintln!("{}", crate::diag::render_github(&faults, &sources));
+    let (plan, faults) = super::resolve_text(Utf8Path::new("manifest.kdl"), manifest, world, &mut sources);
+    (plan, faults, sources)
+}
+
+/// The plan of a manifest that is right.
+pub(super) fn plan(manifest: &str) -> Plan {
+    let (plan, faults, sources) = resolved(manifest, &Memory::default());
+    assert_eq!(faults, [], "{}", crate::diag::render_text(&faults, &sources, false));
+    plan.expect("a manifest without faults has a plan")
 }

@@ -96,10 +96,12 @@ impl Lexer<'_> {
             '#' => self.hash(),
             _ if is_word(first) => self.word(),
             _ => {
-                self.position += first.len_utf8();
+                let start = self.position;
+                let part = |character| is_word(character) || matches!(character, '[' | ']');
+                self.position += rest.find(|character| !part(character)).unwrap_or(rest.len()).max(first.len_utf8());
                 // Forbidden characters were reported by `check_characters`.
                 if !is_forbidden(first) {
-                    let span = self.span(self.position - first.len_utf8(), self.position);
+                    let span = self.span(start, self.position);
                     self.fault(
                         Diagnostic::error(codes::UNEXPECTED, format!("`{first}` cannot stand here"))
                             .at(span, "not part of any value")

@@ -4,7 +4,7 @@ use super::lex::{clip, lex};
 use super::token::{Kind, Token};
 use super::tree::{Argument, Node, Number, Property, Tree, Value, Word};
 use super::{MAX_DEPTH, MAX_FAULTS, MAX_TEXT};
-use crate::diag::{Code, Diagnostic, FileId, Span, codes};
+use crate::diag::{Diagnostic, FileId, Span, codes};
 
 /// Reads a text; whatever it holds, a tree comes back, with all that is wrong beside it.
 pub fn parse(file: FileId, text: &str) -> (Tree, Vec<Diagnostic>) {
@@ -345,9 +345,9 @@ impl Parser<'_> {
     }
 
     fn missing_value(&mut self, name: &Word) {
-        let code: Code = codes::MISSING_VALUE;
-        let diagnostic = Diagnostic::error(code, format!("the property `{}` has no value", clip(&name.text)));
-        let diagnostic = diagnostic.at(self.span(), "a value is expected").at(name.span, "of this property");
+        let message = format!("the property `{}` has no value", clip(&name.text));
+        let diagnostic = Diagnostic::error(codes::MISSING_VALUE, message);
+        let diagnostic = diagnostic.at(Span { end: name.span.end + 1, ..name.span }, "a value is expected behind it");
         self.fault(diagnostic.help(format!("write `{}=` and the value behind it", clip(&name.text))));
     }
 
