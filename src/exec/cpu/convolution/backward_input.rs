@@ -13,6 +13,14 @@ use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 use std::ops::Range;
 
+/// Floats of working memory that all threads together take.
+pub fn scratch_floats(kernels: &Kernels, threads: usize, geometry: &Geometry) -> usize {
+    let shape = Shape::new(kernels, geometry, geometry.group_out(), geometry.group_in());
+    let image = geometry.input_image() + geometry.output_image();
+    let (images, rows) = Parts::new(geometry.batch, geometry.height, image, threads).most();
+    shape.floats() + threads * images * rows * geometry.width * Pixel::FLOATS
+}
+
 /// See [`super::backward_input`]; the lengths are right and `dx` is not empty.
 pub fn run(
     isa: Isa,

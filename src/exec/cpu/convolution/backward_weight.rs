@@ -17,6 +17,16 @@ use std::ops::Range;
 /// Floats of input and output in a block of images.
 const BLOCK: usize = 64 * 1024;
 
+/// Floats of sums that stay in the second-level cache beside a block.
+const SUMS: usize = 256 * 1024;
+
+/// Floats of working memory that all threads together take.
+pub fn scratch_floats(isa: Isa, kernels: &'static Kernels, threads: usize, geometry: &Geometry) -> usize {
+    let plan = Plan::new(isa, kernels, geometry, threads, Format::F32);
+    let tasks = threads.min(plan.tiles()).max(1);
+    plan.scratch(plan.tiles().div_ceil(tasks), true).iter().sum::<usize>() * tasks
+}
+
 /// See [`super::backward_weight`]; the lengths are right and `dw` is not empty.
 pub fn run(
     isa: Isa,
@@ -107,17 +117,32 @@ impl<'a> Plan<'a> {
         self.groups * self.across * self.down
     }
 
-    /// Some tiles of the result, over all blocks.
+    /// Some tiles of the result: all at once, or panel by panel where their sums would not stay in the cache.
     fn work(&self, tiles: Range<usize>, dy: &[f32], x: &[f32], output: Output) {
-        let geometry = self.geometry;
+        let together = tiles.len() * self.height * self.width <= SUMS;
+        let mut first = tiles.start;
+        while first < tiles.end {
+            let panel = (first / self.down + 1) * self.down;
+            let last = if together { tiles.end } else { panel.min(tiles.end) };
+            self.pass(first..last, dy, x, output);
+            first = last;
+        }
+    }
+
+    /// Floats of the parts of the working memory for so many tiles: sums, input copy, output gradient copy.
+    fn scratch(&self, tiles: usize, packs: bool) -> [usize; 3] {
         let (images, rows) = self.parts.most();
-        let padded = padding::floats(geometry, images, rows).next_multiple_of(16);
-        let [_, output_width] = geometry.output_size();
-        let packed = if self.packs(dy) { images * rows * output_width * self.width } else { 0 };
-        let sums = tiles.len() * self.height * self.width;
-        with_scratch(sums + padded + packed, |scratch| {
-            let (sums, rest) = scratch.split_at_mut(sums);
-            let (copy, panel) = rest.split_at_mut(padded);
+        let padded = padding::floats(self.geometry, images, rows).next_multiple_of(16);
+        let pixels = images * rows * self.geometry.output_size()[1];
+        [tiles * self.height * self.width, padded, if packs { pixels * self.width } else { 0 }]
+    }
+
+    /// Some tiles of the result, over all blocks.
+    fn pass(&self, tiles: Range<usize>, dy: &[f32], x: &[f32], output: Output) {
+        let floats = self.scratch(tiles.len(), self.packs(dy));
+        with_scratch(floats.iter().sum(), |scratch| {
+            let (sums, rest) = scratch.split_at_mut(floats[0]);
+            let (copy, panel) = rest.split_at_mut(floats[1]);
             sums.fill(0.0);
             for block in 0..self.parts.count() {
                 self.block(block, &tiles, dy, x, sums, copy, panel);

@@ -8,6 +8,16 @@ use super::{Geometry, padding};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 
+/// Floats of working memory that all threads together take.
+pub fn scratch_floats(kernels: &Kernels, threads: usize, geometry: &Geometry) -> usize {
+    let shape = Shape::new(kernels, geometry, geometry.group_in(), geometry.group_out());
+    let [height, width] = geometry.output_size();
+    let image = geometry.input_image() + geometry.output_image();
+    let (images, rows) = Parts::new(geometry.batch, height, image, threads).most();
+    shape.floats()
+        + threads * (padding::floats(geometry, images, rows) + images * rows * width * Pixel::FLOATS)
+}
+
 /// See [`super::forward`]; the lengths are right and `y` is not empty.
 pub fn run(
     isa: Isa,

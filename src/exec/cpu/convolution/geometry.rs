@@ -78,8 +78,11 @@ impl Geometry {
 
     /// Refuses slices of other lengths.
     pub(super) fn check(&self, input: usize, weight: usize, output: usize) {
-        assert!(self.groups >= 1 && self.channels_in % self.groups == 0, "groups divide the input channels");
-        assert!(self.channels_out % self.groups == 0, "groups divide the output channels");
+        assert!(
+            self.groups >= 1 && self.channels_in.is_multiple_of(self.groups),
+            "groups divide the input channels"
+        );
+        assert!(self.channels_out.is_multiple_of(self.groups), "groups divide the output channels");
         for axis in 0..2 {
             assert!(self.kernel[axis] >= 1 && self.stride[axis] >= 1, "kernel and stride are at least 1");
             assert!(self.dilation[axis] >= 1, "the dilation is at least 1");

@@ -27,6 +27,16 @@ use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 
+/// Bytes of working memory that all threads together keep after the passes of a geometry: the greatest of the three,
+/// which is packed weights, a padded copy of some images for each thread, or sums of the weight gradient.
+pub fn scratch_bytes(isa: Isa, threads: usize, geometry: &Geometry) -> usize {
+    let kernels = Kernels::of(isa);
+    let floats = forward::scratch_floats(kernels, threads, geometry)
+        .max(backward_input::scratch_floats(kernels, threads, geometry))
+        .max(backward_weight::scratch_floats(isa, kernels, threads, geometry));
+    floats * size_of::<f32>()
+}
+
 /// y = x ∗ weight (+ bias): `x` is `[batch][height][width][channels_in]`, `y` the same of the output size.
 ///
 /// # Panics

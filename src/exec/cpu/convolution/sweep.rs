@@ -41,6 +41,11 @@ pub struct Pixel {
     pub target: usize,
 }
 
+impl Pixel {
+    /// Its size, in floats.
+    pub const FLOATS: usize = size_of::<Self>() / size_of::<f32>();
+}
+
 /// The weights, packed: for each group and panel of its columns `[k][width]`.
 pub struct Panels<'a> {
     packed: &'a [f32],

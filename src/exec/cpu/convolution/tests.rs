@@ -100,7 +100,9 @@ fn convolutions_of_networks_equal_the_definition() {
     let wide = Geometry { dilation: [2, 1], ..square(1, 70, 3, 20, 5, 2) };
     // Deeper than one block of k.
     let deep = square(1, 5, 150, 20, 3, 1);
-    for geometry in [first, second, strided, pointwise, depthwise, multiplied, wide, deep] {
+    // With more sums of the weight gradient than one pass takes.
+    let heavy = square(1, 3, 150, 210, 3, 1);
+    for geometry in [first, second, strided, pointwise, depthwise, multiplied, wide, deep, heavy] {
         check(&mut draw, &geometry, &teams, false);
     }
     check(&mut draw, &depthwise, &teams, true);
@@ -119,6 +121,14 @@ fn a_filter_larger_than_the_image_gives_no_output_and_zero_gradients() {
     backward_input(Isa::detect(), &threads, &geometry, &[], &weight, Format::F32, &mut dx);
     backward_weight(Isa::detect(), &threads, &geometry, &[], &x, Format::F32, &mut dw);
     assert!(dx.iter().chain(&dw).all(|value| value.to_bits() == 0));
+}
+
+#[test]
+fn the_working_memory_is_a_few_megabytes() {
+    // Second convolution of a small network, two AVX-512 threads: at least the packed weight (288 × 64 floats) and the
+    // sums of its gradient, at most 4 MB.
+    let bytes = scratch_bytes(Isa::detect(), 2, &square(128, 26, 32, 64, 3, 0));
+    assert!((288 * 64 * 4..4 << 20).contains(&bytes), "{bytes}");
 }
 
 #[test]

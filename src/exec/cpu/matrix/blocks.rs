@@ -106,10 +106,12 @@ impl Task<'_> {
         self.kernels.height(self.kernels.width())
     }
 
-    /// Whether A is copied into panels: when it is read so often that the copy pays, or when no axis is contiguous.
+    /// Whether A is copied into panels: when no axis is contiguous, or when it is read often with k far apart. Rows with
+    /// contiguous k are read in place, since six of them do not get into each other's way in the caches.
     fn packs_a(&self, columns: usize) -> bool {
-        let contiguous = self.a.column_stride == 1 || self.a.row_stride == 1;
-        !contiguous || (columns >= 8 * self.kernels.width() && self.size.depth >= 64)
+        let (down, across) = (self.a.row_stride, self.a.column_stride);
+        across != 1
+            && (down != 1 || (across >= 256 && self.size.depth >= 128 && columns >= 4 * self.kernels.width()))
     }
 
     /// The panels of B for a pass: in place where the tiles can read it, else packed.
@@ -127,26 +129,25 @@ impl Task<'_> {
             .as_ptr()
             .wrapping_add(depths.start * self.b.row_stride + columns.start * self.b.column_stride);
         let in_place = self.b.column_stride == 1 && rows.len() <= 4 * self.high();
-        for (index, first) in (0..columns.len()).step_by(width).enumerate() {
+        let (whole, panel) = (columns.len() / width, width * depths.len());
+        if !in_place && self.b.column_stride == 1 {
+            // Row by row through all whole panels, in the order of the memory.
+            for k in 0..depths.len() {
+                let (source, target) =
+                    (source.wrapping_add(k * self.b.row_stride), panels[k * width..].as_mut_ptr());
+                // SAFETY: the row is inside of B, and each panel has `width` floats for each k.
+                unsafe { (self.kernels.copy)(source, width, target, panel, whole, width) }
+            }
+        }
+        let done = if self.b.column_stride == 1 { whole } else { 0 };
+        for index in done..columns.len().div_ceil(width) {
+            let first = index * width;
             let count = width.min(columns.len() - first);
-            if in_place && count == width {
-                continue;
-            }
-            let target = panels[index * width * depths.len()..][..width * depths.len()].as_mut_ptr();
+            let target = panels[index * panel..][..panel].as_mut_ptr();
             let source = source.wrapping_add(first * self.b.column_stride);
+            let (stride, depth_stride) = (self.b.column_stride, self.b.row_stride);
             // SAFETY: the source is inside of B, the target has `width` floats for each k.
-            unsafe {
-                pack(
-                    self.kernels,
-                    source,
-                    self.b.column_stride,
-                    self.b.row_stride,
-                    target,
-                    width,
-                    count,
-                    depths.len(),
-                )
-            }
+            unsafe { pack(self.kernels, source, stride, depth_stride, target, width, count, depths.len()) }
         }
         Panels { packed: panels.as_ptr(), source, step: self.b.row_stride, in_place }
     }
@@ -189,11 +190,16 @@ impl Task<'_> {
             let high = self.kernels.height(tile.columns);
             for top in (0..rows.len()).step_by(high) {
                 let count = high.min(rows.len() - top);
+                let mut place = a.place(top);
                 for row in 0..high {
+                    // Rows past the last are copies of it.
                     let valid = top + row.min(count - 1);
-                    tile.rows[row] = a.row(valid);
+                    tile.rows[row] = a.at(place);
                     tile.outputs[row] = self.c.at((rows.start + valid) * self.size.columns + column);
                     prefetch(tile.outputs[row].wrapping_add(high * self.size.columns), tile.columns);
+                    if row + 1 < count {
+                        place = a.next(place);
+                    }
                 }
                 // SAFETY: rows and columns are inside of A, B (or their panels) and C.
                 unsafe { self.kernels.tile(count, tile.columns)(&tile) }
@@ -256,12 +262,20 @@ struct Left {
 }
 
 impl Left {
-    /// Where a row starts.
-    fn row(&self, row: usize) -> *const f32 {
-        self.base.wrapping_add(match self.panel {
-            Some(depth) => row / self.step * self.step * depth + row % self.step,
-            None => row * self.row_stride,
-        })
+    /// Where a row is: its panel and its place there.
+    fn place(&self, row: usize) -> (usize, usize) {
+        if self.panel.is_some() { (row / self.step, row % self.step) } else { (row, 0) }
+    }
+
+    /// The place after one.
+    fn next(&self, (panel, row): (usize, usize)) -> (usize, usize) {
+        if self.panel.is_some() && row + 1 < self.step { (panel, row + 1) } else { (panel + 1, 0) }
+    }
+
+    /// The first float of the row at a place.
+    fn at(&self, (panel, row): (usize, usize)) -> *const f32 {
+        let panel_floats = self.panel.map_or(self.row_stride, |depth| self.step * depth);
+        self.base.wrapping_add(panel * panel_floats + row)
     }
 }
 

@@ -161,6 +161,7 @@ pub fn prefetch(start: *const f32, floats: usize) {
 /// valid: `rows[r] + run.a + step * a_step`, `VECTORS * V::LANES` floats at `b + run.b + step * b_step`, and `columns`
 /// floats at `outputs[r]` and, unless it is null, at `bias`.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "plain indices, so that the loops unroll into registers")]
 pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, const EACH: bool>(tile: &Tile) {
     // SAFETY: as the caller vouches.
     unsafe {
@@ -218,6 +219,7 @@ pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, const EACH
 /// # Safety
 /// `source` is valid for them, and the caller has the instruction set.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "plain indices, so that the loops unroll into registers")]
 unsafe fn load_row<V: Vector, const VECTORS: usize>(source: *const f32, rest: usize) -> [V; VECTORS] {
     // SAFETY: as the caller vouches.
     unsafe {
