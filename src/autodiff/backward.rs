@@ -54,14 +54,19 @@ impl Backward<'_> {
         self.needed[id.index()]
     }
 
-    /// Adds a value for a part of the gradient of `of`: its shape, its dtype.
-    fn gradient_value(&mut self, of: ValueId, shape: Vec<usize>) -> ValueId {
+    /// Adds a value for a part of the gradient of `of`, with its dtype.
+    fn gradient_value(&mut self, of: ValueId, suffix: &str, shape: Vec<usize>) -> ValueId {
         let Value { name, dtype, .. } = &self.values[of.index()];
-        let (name, dtype) = (self.names.take(format!("{name}.gradient")), *dtype);
+        let (name, dtype) = (self.names.take(format!("{name}.{suffix}")), *dtype);
         self.values.push(Value { name, shape, dtype, role: Role::Result });
         self.gradients.push(None);
         self.needed.push(false);
         ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// A value for a part of a gradient in the shape of `of`.
+    fn whole_gradient(&mut self, of: ValueId) -> ValueId {
+        self.gradient_value(of, "gradient", self.values[of.index()].shape.clone())
     }
 
     fn push(&mut self, of: &Node, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>) {
@@ -73,7 +78,7 @@ impl Backward<'_> {
         let sum = match self.gradients[target.index()] {
             None => part,
             Some(sum) => {
-                let total = self.gradient_value(target, self.values[target.index()].shape.clone());
+                let total = self.whole_gradient(target);
                 self.push(of, Op::Add, vec![sum, part], vec![total]);
                 total
             }
@@ -84,7 +89,7 @@ impl Backward<'_> {
     /// Adds a node whose one result is a part of the gradient of `target`, where that is needed.
     fn flow(&mut self, of: &Node, target: ValueId, op: Op, inputs: Vec<ValueId>) {
         if self.needs(target) {
-            let part = self.gradient_value(target, self.values[target.index()].shape.clone());
+            let part = self.whole_gradient(target);
             self.push(of, op, inputs, vec![part]);
             self.contribute(of, target, part);
         }
@@ -128,7 +133,8 @@ impl Backward<'_> {
             }
             Op::BatchNorm { .. } => self.normalisation(node, dy, Op::BatchNormBackward),
             Op::LayerNorm { .. } => self.normalisation(node, dy, Op::LayerNormBackward),
-            Op::Unary(unary @ (Unary::Tanh | Unary::Sigmoid)) => {
+            // Of these the result says as much as the operand, and a next layer keeps it anyway.
+            Op::Unary(unary @ (Unary::Relu | Unary::Tanh | Unary::Sigmoid)) => {
                 self.flow(node, x, Op::UnaryBackward(*unary), vec![dy, y]);
             }
             Op::Unary(unary) => self.flow(node, x, Op::UnaryBackward(*unary), vec![dy, x]),
@@ -194,8 +200,7 @@ impl Backward<'_> {
     /// [dy, x, gamma, mean, rstd] → [dx, dgamma, dbeta]: one node, since the three share their sums.
     fn normalisation(&mut self, node: &Node, dy: ValueId, op: Op) {
         let targets = [node.inputs[0], node.inputs[1], node.inputs[2]];
-        let parts =
-            targets.map(|target| self.gradient_value(target, self.values[target.index()].shape.clone()));
+        let parts = targets.map(|target| self.whole_gradient(target));
         let inputs = vec![dy, targets[0], targets[1], node.outputs[1], node.outputs[2]];
         self.push(node, op, inputs, parts.to_vec());
         for (target, part) in targets.into_iter().zip(parts) {
@@ -208,8 +213,11 @@ impl Backward<'_> {
     fn multiply(&mut self, node: &Node, dy: ValueId) {
         let (a, b) = (node.inputs[0], node.inputs[1]);
         for (target, other) in [(a, b), (b, a)] {
-            if self.needs(target) {
-                let product = self.gradient_value(target, self.values[dy.index()].shape.clone());
+            if self.values[target.index()].shape == self.values[dy.index()].shape {
+                self.flow(node, target, Op::Multiply, vec![dy, other]);
+            } else if self.needs(target) {
+                let Value { shape, .. } = &self.values[dy.index()];
+                let product = self.gradient_value(target, "gradient.stretched", shape.clone());
                 self.push(node, Op::Multiply, vec![dy, other], vec![product]);
                 self.reduce(node, target, product);
             }

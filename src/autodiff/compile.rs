@@ -3,7 +3,7 @@
 use super::{StepGraph, differentiate};
 use crate::diag::Diagnostic;
 use crate::graph::check::{Violation, check_graph, check_step};
-use crate::graph::{Graph, LabelKind, build};
+use crate::graph::{Graph, LabelKind, Purpose, build_for};
 use crate::plan::Plan;
 use crate::precision::{PreciseGraph, apply_with_origins};
 
@@ -30,7 +30,22 @@ pub fn compile(
     feature_shape: &[usize],
     labels: LabelKind,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let graph = build(plan, batch, feature_shape, labels)?;
+    compile_for(Purpose::Training, plan, batch, feature_shape, labels)
+}
+
+/// As [`compile`]. For [`Purpose::Evaluation`] only `step.evaluation` may be run: a last batch of one example can be
+/// evaluated and cannot be normalised over.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_for(
+    purpose: Purpose,
+    plan: &Plan,
+    batch: usize,
+    feature_shape: &[usize],
+    labels: LabelKind,
+) -> Result<Compiled, Vec<Diagnostic>> {
+    let graph = build_for(purpose, plan, batch, feature_shape, labels)?;
     expect_sound("graph", || check_graph(&graph));
     let precise = apply_with_origins(&graph, &plan.precision, &plan.origins)?;
     expect_sound("precision", || check_graph(&precise.graph));

@@ -7,7 +7,7 @@ mod backward;
 mod compile;
 mod step;
 
-pub use compile::{Compiled, compile};
+pub use compile::{Compiled, compile, compile_for};
 pub use step::differentiate;
 
 use crate::graph::{Buffer, Node, Parameter, Value, ValueId};

@@ -289,12 +289,15 @@ fn gradients_of_one_value_are_summed_last_reader_first() {
 }
 
 #[test]
-fn backward_of_tanh_and_sigmoid_reads_the_result_and_of_the_others_the_operand() {
+fn backward_of_relu_tanh_and_sigmoid_reads_the_result_and_of_the_others_the_operand() {
     let step = samples::gated().compile().step;
     let saved = |gradient: &str| step.value(producer(&step, gradient).inputs[1]).name.clone();
     assert_eq!(saved("content.linear.output.gradient"), "content.tanh.output");
     assert_eq!(saved("gate.score.output.gradient"), "gate.sigmoid.output");
     assert_eq!(saved("norm.output.gradient"), "norm.output");
+    let step = samples::mlp().compile().step;
+    let relu = producer(&step, "hidden.0.linear.output.gradient");
+    assert_eq!(step.value(relu.inputs[1]).name, "hidden.0.act.output");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::data::Batches;
 use crate::exec::clock::Stopwatch;
-use crate::exec::cpu::engine::{Batch, Engine};
+use crate::exec::cpu::engine::{Batch, Engine, OpTime};
 use crate::exec::session::gather;
 use crate::plan::Scaler;
 use serde_json::json;
@@ -42,6 +42,16 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let mut times: Vec<f64> =
         (0..arguments.blocks).map(|_| steps(&mut engine, per_block) / per_block as f64).collect();
     times.sort_by(f64::total_cmp);
+    engine.measure(true);
+    let whole = {
+        let watch = Stopwatch::start();
+        for number in 0..per_block {
+            engine.step(0, &batches, number, rate);
+        }
+        watch.seconds()
+    };
+    let mut ops: Vec<(&str, OpTime)> = engine.measure(false).into_iter().collect();
+    ops.sort_by(|left, right| right.1.seconds.total_cmp(&left.1.seconds));
     let median = times[times.len() / 2];
     let examples = (plan.data.batch * batches.len()) as f64;
     if ui.json {
@@ -55,6 +65,11 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
             "milliseconds": { "median": median * 1e3, "minimum": times[0] * 1e3, "maximum": times[times.len() - 1] * 1e3 },
             "steps_per_second": 1.0 / median,
             "examples_per_second": examples / median,
+            "ops": ops.iter().map(|(kind, time)| json!({
+                "kind": kind,
+                "calls": time.calls / per_block,
+                "milliseconds": time.seconds * 1e3 / per_block as f64,
+            })).collect::<Vec<_>>(),
         }));
     } else {
         ui.data(&format!(
@@ -67,6 +82,16 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
             1.0 / median,
             examples / median,
         ));
+        let known: f64 = ops.iter().map(|(_, time)| time.seconds).sum();
+        let rest = ("between ops", OpTime { calls: 0, seconds: (whole - known).max(0.0) });
+        for (kind, time) in ops.iter().chain([&rest]) {
+            ui.data(&format!(
+                "  {kind:<24} {:>4} × {:>9.4} ms {:>5.1} %",
+                time.calls / per_block,
+                time.seconds * 1e3 / per_block as f64,
+                time.seconds / whole * 100.0
+            ));
+        }
     }
     Ok(Exit::Done)
 }

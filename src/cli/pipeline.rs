@@ -314,14 +314,21 @@ pub fn machine(asked: &Machine) -> Result<(Threads, Isa), Failure> {
     Ok((threads, isa))
 }
 
-/// Faults of data: a missing source is exit code 4, changed bytes are 5, anything else is the manifest's.
-fn data_failure(faults: Vec<DataFault>) -> Failure {
-    let exit = match faults.first().map(|fault| fault.code.0) {
-        Some(720 | 721) => Exit::Unavailable,
-        Some(731) => Exit::Integrity,
-        Some(760..=779) => Exit::Unavailable,
+/// The exit code of a fault of data, run or store: 4 for a source that is not there, 5 for bytes that changed, 3 for what
+/// this machine refuses, 1 for a run that cannot go on, 2 for the manifest and the data that it names.
+fn exit_of(code: u16) -> Exit {
+    match code {
+        720 | 721 | 764 => Exit::Unavailable,
+        731 | 737 | 765 => Exit::Integrity,
+        705..=707 | 760..=763 | 766..=767 => Exit::Machine,
+        701 | 702 => Exit::No,
         _ => Exit::Usage,
-    };
+    }
+}
+
+/// Faults of data as diagnostics.
+fn data_failure(faults: Vec<DataFault>) -> Failure {
+    let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
     let diagnostics = faults
         .into_iter()
         .map(|fault| {
@@ -346,13 +353,7 @@ pub fn recheck(prepared: &Prepared, folder: &Utf8Path) -> Result<(), Failure> {
 
 impl From<ExecFault> for Failure {
     fn from(fault: ExecFault) -> Self {
-        let exit = match fault.code.0 {
-            705 => Exit::Machine,
-            706 | 707 => Exit::Unavailable,
-            700..=719 => Exit::No,
-            _ => Exit::Usage,
-        };
-        let failure = Self::new(exit, fault.message).code(fault.code);
+        let failure = Self::new(exit_of(fault.code.0), fault.message).code(fault.code);
         match fault.help {
             Some(help) => failure.help(help),
             None => failure,
@@ -362,8 +363,7 @@ impl From<ExecFault> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let exit = if matches!(error, StoreError::Corrupt { .. }) { Exit::Integrity } else { Exit::Unavailable };
-        let failure = Self::new(exit, error.to_string()).code(error.code());
+        let failure = Self::new(exit_of(error.code().0), error.to_string()).code(error.code());
         match error.help() {
             Some(help) => failure.help(help),
             None => failure,

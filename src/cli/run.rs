@@ -33,7 +33,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     if store.is_read_only() {
-        return Err(Failure::new(Exit::Unavailable, format!("the store `{}` cannot be written", store.root()))
+        return Err(Failure::new(Exit::Machine, format!("the store `{}` cannot be written", store.root()))
             .help("a run leaves a record; choose another place with `--store`"));
     }
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;

@@ -10,7 +10,8 @@ mod loss;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
-use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId};
+use super::places::place;
+use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId, codes};
 use crate::diag::{Code, Diagnostic, Sink, Span};
 use crate::plan::{Block, Combine, Initialiser, Layer, Plan};
 use std::collections::BTreeMap;
@@ -27,6 +28,15 @@ pub enum LabelKind {
     Target(Vec<usize>),
 }
 
+/// What a graph is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Training: batch normalisation needs more than one value a channel.
+    Training,
+    /// Evaluation alone, of a batch that may hold one example.
+    Evaluation,
+}
+
 /// Builds the forward pass of training for one batch size.
 ///
 /// `feature_shape` is that of one example, without the batch.
@@ -39,25 +49,33 @@ pub fn build(
     feature_shape: &[usize],
     labels: LabelKind,
 ) -> Result<Graph, Vec<Diagnostic>> {
+    build_for(Purpose::Training, plan, batch, feature_shape, labels)
+}
+
+/// As [`build`]; for evaluation AMP0314 does not arise.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_for(
+    purpose: Purpose,
+    plan: &Plan,
+    batch: usize,
+    feature_shape: &[usize],
+    labels: LabelKind,
+) -> Result<Graph, Vec<Diagnostic>> {
     let mut builder = Builder::new(batch, feature_shape, &labels);
+    builder.purpose = purpose;
     builder.input_faults(batch, feature_shape);
     // What is wrong with the input is not said again for each layer.
     let features = Some(builder.graph.features).filter(|_| !builder.sink.has_errors());
     if !holds_a_layer(&plan.model.body) {
-        let message = format!("the model `{}` has no layers", plan.model.module);
-        builder.sink.push(Diagnostic::error(Code(309), message).help("add a layer to the model's module"));
+        builder.model_fault(plan, codes::EMPTY, "has no layers", "add a layer to the model's module");
     }
     let prediction = builder.blocks(&plan.model.body, features);
     if builder.graph.parameters.is_empty() && !builder.sink.has_errors() {
-        let message = format!(
-            "the model `{}` has nothing to train: none of its layers has parameters",
-            plan.model.module
-        );
-        builder
-            .sink
-            .push(Diagnostic::error(Code(313), message).help("add a layer with a weight, such as `linear`"));
-    }
-    if let Some(prediction) = prediction {
+        let message = "has nothing to train: none of its layers has parameters";
+        builder.model_fault(plan, codes::UNTRAINABLE, message, "add a layer with a weight, such as `linear`");
+    } else if let Some(prediction) = prediction {
         builder.loss(plan, prediction, &labels);
     }
     if builder.sink.diagnostics.is_empty() { Ok(builder.graph) } else { Err(builder.sink.diagnostics) }
@@ -85,6 +103,7 @@ struct Builder {
     /// The place of each layer path that names parameters or random numbers.
     owners: BTreeMap<String, Span>,
     sink: Sink,
+    purpose: Purpose,
 }
 
 impl Builder {
@@ -110,17 +129,18 @@ impl Builder {
             prediction: ValueId(0),
             loss: ValueId(0),
         };
-        Self { graph, names, owners: BTreeMap::new(), sink: Sink::default() }
+        Self { graph, names, owners: BTreeMap::new(), sink: Sink::default(), purpose: Purpose::Training }
     }
 
     fn input_faults(&mut self, batch: usize, feature_shape: &[usize]) {
         if batch == 0 {
             self.sink
-                .push(Diagnostic::error(Code(312), "the batch holds 0 examples, and must hold at least 1"));
+                .push(Diagnostic::error(codes::ZERO, "the batch holds 0 examples, and must hold at least 1"));
         }
         if feature_shape.contains(&0) {
             let message = format!("an example of shape {} holds no numbers", infer::text(feature_shape));
-            self.sink.push(Diagnostic::error(Code(312), message).help("give `data` a `shape` without zeros"));
+            self.sink
+                .push(Diagnostic::error(codes::ZERO, message).help("give `data` a `shape` without zeros"));
         }
         for id in [self.graph.features, self.graph.labels] {
             if let Err(fault) = infer::elements(&self.graph.value(id).shape) {
@@ -131,6 +151,16 @@ impl Builder {
                 );
             }
         }
+    }
+
+    /// A fault of the model as a whole, at the line that names it.
+    fn model_fault(&mut self, plan: &Plan, code: Code, message: &str, help: &str) {
+        let diagnostic =
+            Diagnostic::error(code, format!("the model `{}` {message}", plan.model.module)).help(help);
+        self.sink.push(match place(&plan.origins, "model") {
+            Some(span) => diagnostic.at(span, "asked for here"),
+            None => diagnostic,
+        });
     }
 
     /// Builds a chain; `None` stands for a value that is unknown after a fault.
@@ -162,7 +192,8 @@ impl Builder {
             self.fault(
                 place,
                 x,
-                Fault::new(309, "there are no chains to combine").help("add a chain, or remove the block"),
+                Fault::new(codes::EMPTY, "there are no chains to combine")
+                    .help("add a chain, or remove the block"),
             );
             return x;
         }
@@ -194,7 +225,7 @@ impl Builder {
         } else {
             // Axis 0 of both is the batch; aligning the last axes would put it against another axis.
             Err(Fault::new(
-                306,
+                codes::MEETING,
                 format!("{} and {} have different numbers of axes", infer::text(a), infer::text(b)),
             )
             .help("make the chains end with the same shape, for example with `flatten` or `reshape`"))
@@ -261,7 +292,7 @@ impl Builder {
     fn claim(&mut self, place: Place) {
         let Some(first) = self.owners.insert(place.path.to_owned(), place.span) else { return };
         let message = format!("two layers that own parameters or random numbers are called `{}`", place.path);
-        let mut diagnostic = Diagnostic::error(Code(310), message)
+        let mut diagnostic = Diagnostic::error(codes::DUPLICATE, message)
             .at(place.span, "this one must have another name")
             .at(first, "the first one is here")
             .help("give one of the layers another name");

@@ -2,6 +2,7 @@
 //!
 //! All arithmetic is checked. A fault is a value with a code and words, never a panic; the caller adds the place.
 
+use super::codes;
 use crate::diag::Code;
 
 /// Sizes, batch first.
@@ -23,8 +24,8 @@ pub struct Fault {
 
 impl Fault {
     /// A fault without advice.
-    pub fn new(code: u16, message: impl Into<String>) -> Self {
-        Self { code: Code(code), message: message.into(), help: None }
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: None }
     }
 
     /// Adds advice.
@@ -51,8 +52,11 @@ pub fn elements(shape: &[usize]) -> Result<usize, Fault> {
         .try_fold(1_usize, |product, size| product.checked_mul(*size))
         .filter(|count| *count <= LARGEST_TENSOR)
         .ok_or_else(|| {
-            Fault::new(308, format!("a tensor of shape {} has more than 2^40 elements", text(shape)))
-                .help("make the layer, its input or the batch smaller")
+            Fault::new(
+                codes::TOO_LARGE,
+                format!("a tensor of shape {} has more than 2^40 elements", text(shape)),
+            )
+            .help("make the layer, its input or the batch smaller")
         })
 }
 
@@ -84,7 +88,7 @@ pub fn window(height_width: [usize; 2], window: Window) -> Result<[usize; 2], Fa
     for axis in 0..2 {
         let too_large = || {
             Fault::new(
-                308,
+                codes::TOO_LARGE,
                 format!(
                     "kernel {}, padding {} or dilation {} is too large",
                     kernel[axis], padding[axis], dilation[axis]
@@ -102,7 +106,7 @@ pub fn window(height_width: [usize; 2], window: Window) -> Result<[usize; 2], Fa
         if reach > padded {
             let [height, width] = height_width;
             return Err(Fault::new(
-                304,
+                codes::KERNEL,
                 format!(
                     "the kernel reaches over {reach} {} but the input of {height}×{width} has {padded} with its padding",
                     ["rows", "columns"][axis],
@@ -116,7 +120,7 @@ pub fn window(height_width: [usize; 2], window: Window) -> Result<[usize; 2], Fa
 }
 
 fn zero(name: &str) -> Fault {
-    Fault::new(312, format!("{name} is 0, and must be at least 1"))
+    Fault::new(codes::ZERO, format!("{name} is 0, and must be at least 1"))
 }
 
 /// Takes [N, C, H, W] apart.
@@ -126,7 +130,7 @@ fn zero(name: &str) -> Fault {
 pub fn planes(x: &[usize], what: &str) -> Result<[usize; 4], Fault> {
     <[usize; 4]>::try_from(x).map_err(|_| {
         Fault::new(
-            301,
+            codes::SHAPE,
             format!("{what} wants [batch, channels, height, width], and its input is {}", text(x)),
         )
         .help("give `data` a `shape CHANNELS HEIGHT WIDTH`, or put a `reshape` before the layer")
@@ -140,7 +144,7 @@ pub fn planes(x: &[usize], what: &str) -> Result<[usize; 4], Fault> {
 pub fn linear(x: &[usize], weight: &[usize]) -> Result<Shape, Fault> {
     let [out, input] = weight else {
         return Err(Fault::new(
-            301,
+            codes::SHAPE,
             format!("the weight of a linear layer has shape {}, not [out, in]", text(weight)),
         ));
     };
@@ -154,7 +158,7 @@ pub fn linear(x: &[usize], weight: &[usize]) -> Result<Shape, Fault> {
             Ok(shape)
         }
         _ => Err(Fault::new(
-            301,
+            codes::SHAPE,
             format!(
                 "a linear layer with a weight of shape {} wants [batch, …, {input}], and its input is {}",
                 text(weight),
@@ -186,7 +190,7 @@ pub fn conv2d(
     }
     if !channels.is_multiple_of(groups) || !out.is_multiple_of(groups) {
         return Err(Fault::new(
-            305,
+            codes::GROUPS,
             format!(
                 "{groups} groups do not divide {channels} input channels and {out} output channels evenly"
             ),
@@ -195,7 +199,7 @@ pub fn conv2d(
     }
     if per_group.checked_mul(groups) != Some(channels) {
         return Err(Fault::new(
-            301,
+            codes::SHAPE,
             format!("a weight of shape {} in {groups} groups does not fit {channels} channels", text(weight)),
         ));
     }
@@ -218,7 +222,7 @@ pub fn pool2d(
     for axis in 0..2 {
         if kernel[axis] > 0 && padding[axis] > kernel[axis] / 2 {
             return Err(Fault::new(
-                315,
+                codes::POOL_PADDING,
                 format!("padding {} is more than half of the kernel {}", padding[axis], kernel[axis]),
             )
             .help("a window would lie in the border alone and have no value; use less padding"));
@@ -236,7 +240,7 @@ pub fn batch_norm(x: &[usize]) -> Result<usize, Fault> {
     match x {
         [_, channels, ..] => Ok(*channels),
         _ => Err(Fault::new(
-            301,
+            codes::SHAPE,
             format!("batch normalisation wants [batch, channels, …], and its input is {}", text(x)),
         )),
     }
@@ -252,7 +256,7 @@ pub fn batch_norm_training(x: &[usize]) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::new(
-        314,
+        codes::ONE_VALUE,
         format!(
             "batch normalisation in training wants more than one value a channel, and its input is {}",
             text(x)
@@ -269,7 +273,7 @@ pub fn layer_norm(x: &[usize]) -> Result<usize, Fault> {
     match x {
         [_, .., features] => Ok(*features),
         _ => Err(Fault::new(
-            301,
+            codes::SHAPE,
             format!("layer normalisation wants [batch, …, features], and its input is {}", text(x)),
         )),
     }
@@ -286,7 +290,7 @@ pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Shape, Fault> {
     (0..rank)
         .map(|axis| match (size(left, axis), size(right, axis)) {
             (one, other) | (other, one) if one == other || one == 1 => Ok(other),
-            _ => Err(Fault::new(306, format!("{} and {} cannot be combined element by element", text(left), text(right)))
+            _ => Err(Fault::new(codes::MEETING, format!("{} and {} cannot be combined element by element", text(left), text(right)))
                 .help("make the chains end with the same shape, for example with a `linear` or a 1×1 `conv2d` on the shorter one")),
         })
         .collect()
@@ -298,7 +302,7 @@ pub fn broadcast(left: &[usize], right: &[usize]) -> Result<Shape, Fault> {
 /// AMP0309 for no operand, AMP0302 for an axis out of range or the batch axis, AMP0306 when another axis differs.
 pub fn concatenate(shapes: &[&[usize]], axis: usize) -> Result<Shape, Fault> {
     let Some((first, rest)) = shapes.split_first() else {
-        return Err(Fault::new(309, "there is nothing to concatenate"));
+        return Err(Fault::new(codes::EMPTY, "there is nothing to concatenate"));
     };
     checked_axis(first, axis, "concatenation")?;
     let mut joined = first.to_vec();
@@ -307,14 +311,14 @@ pub fn concatenate(shapes: &[&[usize]], axis: usize) -> Result<Shape, Fault> {
             && (0..first.len()).all(|other| other == axis || shape[other] == first[other]);
         if !fits {
             return Err(Fault::new(
-                306,
+                codes::MEETING,
                 format!("{} and {} cannot be joined along axis {axis}", text(first), text(shape)),
             )
             .help("all axes but the joined one must have the same size"));
         }
         joined[axis] = joined[axis]
             .checked_add(shape[axis])
-            .ok_or_else(|| Fault::new(308, format!("axis {axis} becomes too large")))?;
+            .ok_or_else(|| Fault::new(codes::TOO_LARGE, format!("axis {axis} becomes too large")))?;
     }
     Ok(joined)
 }
@@ -325,12 +329,12 @@ pub fn concatenate(shapes: &[&[usize]], axis: usize) -> Result<Shape, Fault> {
 /// AMP0302 for an axis out of range, and for axis 0.
 pub fn checked_axis(shape: &[usize], axis: usize, what: &str) -> Result<(), Fault> {
     if axis == 0 {
-        return Err(Fault::new(302, format!("{what} cannot use axis 0, which is the batch"))
+        return Err(Fault::new(codes::AXIS, format!("{what} cannot use axis 0, which is the batch"))
             .help("count axes from the batch: the first axis of an example is 1"));
     }
     if axis >= shape.len() {
         return Err(Fault::new(
-            302,
+            codes::AXIS,
             format!(
                 "axis {axis} is out of range: the input {} has axes 0 to {}",
                 text(shape),
@@ -357,11 +361,12 @@ pub fn flatten(x: &[usize], start: usize) -> Result<Shape, Fault> {
 /// # Errors
 /// AMP0303 when the number of elements changes, AMP0308 for overflow.
 pub fn reshape(x: &[usize], shape: &[usize]) -> Result<Shape, Fault> {
-    let (batch, rest) = x.split_first().ok_or_else(|| Fault::new(301, "a scalar cannot be reshaped"))?;
+    let (batch, rest) =
+        x.split_first().ok_or_else(|| Fault::new(codes::SHAPE, "a scalar cannot be reshaped"))?;
     let (found, wanted) = (elements(rest)?, elements(shape)?);
     if found != wanted {
         return Err(Fault::new(
-            303,
+            codes::RESHAPE,
             format!(
                 "an example of shape {} has {found} elements, and the new shape {} has {wanted}",
                 text(rest),
@@ -383,10 +388,12 @@ pub fn transpose(x: &[usize], axes: &[usize]) -> Result<Shape, Fault> {
     for axis in axes {
         match seen.get_mut(*axis) {
             Some(seen) if !*seen => *seen = true,
-            Some(_) => return Err(Fault::new(302, format!("axis {axis} is named twice in {}", text(axes)))),
+            Some(_) => {
+                return Err(Fault::new(codes::AXIS, format!("axis {axis} is named twice in {}", text(axes))));
+            }
             None => {
                 return Err(Fault::new(
-                    302,
+                    codes::AXIS,
                     format!("axis {axis} is out of range for the input {}", text(x)),
                 ));
             }
@@ -394,7 +401,7 @@ pub fn transpose(x: &[usize], axes: &[usize]) -> Result<Shape, Fault> {
     }
     if axes.len() != x.len() {
         return Err(Fault::new(
-            302,
+            codes::AXIS,
             format!("{} names {} axes, and the input {} has {}", text(axes), axes.len(), text(x), x.len()),
         ));
     }
@@ -409,7 +416,7 @@ pub fn cross_entropy(logits: &[usize], labels: &[usize]) -> Result<usize, Fault>
     match (logits, labels) {
         ([rows, classes], [count]) if rows == count && *classes > 0 => Ok(*rows),
         _ => Err(Fault::new(
-            307,
+            codes::CLASSES,
             format!("cross-entropy wants a model output of shape [batch, classes] with one label a row; the output is {} and the labels are {}", text(logits), text(labels)),
         )
         .help("end the model with `flatten` and a `linear` layer whose outputs are the classes")),

@@ -5,18 +5,20 @@
 
 pub mod build;
 pub mod check;
+pub mod codes;
 pub mod evaluation;
 mod hash;
 pub mod infer;
 pub mod memory;
 pub mod names;
 pub mod op;
+pub mod places;
 pub mod print;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod totals;
 
-pub use build::{LabelKind, build};
+pub use build::{LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
 pub use op::{Op, POLICY_KINDS, Unary};
 

@@ -181,7 +181,8 @@ pub enum Op {
     BatchNormBackward,
     /// [dy, x, gamma, mean, rstd] → [dx as x, dgamma f32, dbeta f32].
     LayerNormBackward,
-    /// [dy, x] → [dx]; for tanh and sigmoid the second operand is y.
+    /// [dy, x] → [dx]; for relu, tanh and sigmoid the second operand is y (of relu, y > 0 exactly where x > 0, and y is
+    /// NaN exactly where x is).
     UnaryBackward(Unary),
     /// [dy] → [dx]: sums over the axes that broadcasting added or stretched.
     SumTo,
@@ -228,7 +229,7 @@ pub enum Op {
         max_norm: f32,
     },
     /// [parameter, gradient, learning_rate, step i32, found?, coefficient?, states…] → [parameter, states…]: the update,
-    /// left out when `found` is 1. States: sgd with momentum [velocity]; adamw [first moment, second moment].
+    /// left out when `found` is 1. `step` counts the updates before this one: bias corrections use step + 1. States: sgd with momentum [velocity]; adamw [first moment, second moment].
     Update {
         /// The rule.
         rule: Optimizer,

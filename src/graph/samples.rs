@@ -3,9 +3,7 @@
 use super::LabelKind;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
-use crate::data::spec::{
-    DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split,
-};
+use crate::data::spec::{DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split};
 use crate::diag::{FileId, Span};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,

@@ -1,9 +1,10 @@
 //! The pass: one walk in execution order that decides each node's format and casts its operands.
 
-use super::{Decision, PreciseGraph, matches};
+use super::{Decision, PreciseGraph, codes, matches};
 use crate::arithmetic::half::Format;
-use crate::diag::{Code, Diagnostic, Severity, Span, nearest};
+use crate::diag::{Diagnostic, Severity, nearest};
 use crate::graph::names::Names;
+use crate::graph::places::place;
 use crate::graph::{DType, Graph, Node, Op, POLICY_KINDS, Role, Value, ValueId};
 use crate::plan::{Class, Origin, Policy, Rule, Selector};
 use std::collections::BTreeMap;
@@ -49,22 +50,6 @@ pub fn apply_with_origins(
     Ok(PreciseGraph { graph: pass.graph, decisions: pass.decisions, warnings })
 }
 
-/// The place of a path of the plan, or of the first thing below it.
-fn place(origins: &BTreeMap<String, Origin>, path: &str) -> Option<Span> {
-    let below = format!("{path}.");
-    let found = origins.get(path).or_else(|| {
-        origins
-            .range(below.clone()..)
-            .next()
-            .filter(|(key, _)| key.starts_with(&below))
-            .map(|(_, origin)| origin)
-    });
-    match found {
-        Some(Origin::Manifest(span) | Origin::Module(span)) => Some(*span),
-        Some(Origin::Language) | None => None,
-    }
-}
-
 fn unknown_kinds(policy: &Policy, origins: &BTreeMap<String, Origin>) -> Vec<Diagnostic> {
     let classes = policy.classes.keys().map(|kind| (kind, format!("precision.{kind}")));
     let rules = policy.rules.iter().filter_map(|rule| match &rule.selector {
@@ -75,7 +60,7 @@ fn unknown_kinds(policy: &Policy, origins: &BTreeMap<String, Origin>) -> Vec<Dia
     unknown
         .map(|(kind, origin)| {
             let message = format!("there is no op kind `{kind}` for a precision policy to name");
-            let mut diagnostic = Diagnostic::error(Code(402), message);
+            let mut diagnostic = Diagnostic::error(codes::UNKNOWN_KIND, message);
             if let Some(span) = place(origins, &origin).or_else(|| place(origins, "precision")) {
                 diagnostic = diagnostic.at(span, "named here");
             }
@@ -192,7 +177,7 @@ impl Pass<'_> {
                     "{} does not apply to the loss: a loss always runs in f32",
                     words(&rule.selector)
                 );
-                Diagnostic::warning(Code(403), message).help("name the layers that the rule is for")
+                Diagnostic::warning(codes::LOSS_RULE, message).help("name the layers that the rule is for")
             } else {
                 continue;
             };
@@ -226,8 +211,10 @@ fn words(selector: &Selector) -> String {
 }
 
 fn unmatched(rule: &Rule, graph: &Graph) -> Diagnostic {
-    let warning =
-        Diagnostic::warning(Code(401), format!("{} matches nothing in the model", words(&rule.selector)));
+    let warning = Diagnostic::warning(
+        codes::UNMATCHED,
+        format!("{} matches nothing in the model", words(&rule.selector)),
+    );
     match &rule.selector {
         Selector::Layer(glob) => {
             let mut layers: Vec<&str> = graph.nodes.iter().map(|node| node.layer.as_str()).collect();

@@ -4,6 +4,7 @@
 //! most once, the readers share the cast, and nothing is cast that has the format already.
 
 mod apply;
+pub mod codes;
 mod glob;
 mod why;
 

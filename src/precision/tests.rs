@@ -324,3 +324,8 @@ head: linear runs in f32, since the override `precision.layer.0` asks for it
     );
     assert_eq!(why(&precise, "haed"), "no layer matches `haed`; the nearest is `head`\n");
 }
+
+#[test]
+fn the_language_and_the_pass_know_the_same_kinds() {
+    assert_eq!(crate::resolve::OP_KINDS.as_slice(), crate::graph::POLICY_KINDS.as_slice());
+}

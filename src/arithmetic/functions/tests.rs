@@ -30,7 +30,7 @@ fn f64_of(text: &str) -> f64 {
     f64::from_bits(u64::from_str_radix(text, 16).expect("the file holds hexadecimal f64 bits"))
 }
 
-/// 1 030 values that mpmath computed with 400 bits.
+/// 1 046 values that mpmath computed with 400 bits; the last ones are the hardest of all f32 inputs.
 #[test]
 fn values_of_mpmath() {
     let mut counts = [0; 3];
@@ -62,7 +62,7 @@ fn values_of_mpmath() {
             _ => panic!("unknown line {line}"),
         }
     }
-    assert_eq!(counts, [150, 80, 800]);
+    assert_eq!(counts, [150, 80, 816]);
 }
 
 /// Zeros with their signs, infinities, overflow, the least numbers, and where results saturate.

@@ -72,3 +72,15 @@ for _ in range(20):
     exponent = generator.randint(10**5, 10**7)
     bits = [struct.unpack("<Q", struct.pack("<d", x))[0] for x in (base, float(mpf(base) ** exponent))]
     print(f"power {bits[0]:016x} {exponent} {bits[1]:016x}")
+
+# The inputs closest to a rounding border, found by the proof over all inputs (`cargo bench --bench prove`).
+HARDEST = {
+    "exp": [0xC16912CD, 0xBAE0E25C, 0xC2B2E798, 0x38E69CC1],
+    "log": [0x65D890D3, 0x4C5D65A5, 0x4D604EBE, 0x41178FEB],
+    "sin": [0x73243F06, 0x46199998, 0x67A9242B, 0x55CAFB2A],
+    "tanh": [0x40C5E8CA, 0x3AC37DE2, 0x3F97FBC7, 0x3EEE0566],
+}
+
+for name, inputs in HARDEST.items():
+    for bits in inputs:
+        print(f"{name} {bits:08x} {round_to_f32(FUNCTIONS[name][0](mpf(value(bits)))):08x}")

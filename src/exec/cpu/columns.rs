@@ -7,6 +7,7 @@ use super::vector::{CHEAP, Units, for_each_isa, grain, parallel};
 use crate::arithmetic::Isa;
 use crate::exec::reference::reduce::LANES;
 pub(super) use crate::exec::reference::reduce::ROWS;
+use std::array::from_fn;
 
 /// The width for what is left of a row when less than `LANES` columns are.
 const QUARTER: usize = LANES / 4;
@@ -64,7 +65,7 @@ fn add_group<const N: usize, const P: usize, const S: usize, const WIDTH: usize>
     for start in (column..inputs[0].len()).step_by(columns) {
         let row = inputs.map(|input| lanes::<WIDTH>(input, start));
         for lane in 0..WIDTH {
-            let added = function(row.map(|row| row[lane]), parameters.map(|parameter| parameter[lane]));
+            let added = function(from_fn(|input| row[input][lane]), from_fn(|index| parameters[index][lane]));
             for (total, added) in totals.iter_mut().zip(added) {
                 total[lane] += added;
             }
@@ -123,7 +124,7 @@ fn map_columns<const N: usize, const P: usize, const WIDTH: usize>(
         let row = inputs.map(|input| lanes::<WIDTH>(input, start));
         let mut result = [0.0_f32; WIDTH];
         for (lane, result) in result.iter_mut().enumerate() {
-            *result = function(row.map(|row| row[lane]), parameters.map(|parameter| parameter[lane]));
+            *result = function(from_fn(|input| row[input][lane]), from_fn(|index| parameters[index][lane]));
         }
         out[start..start + WIDTH].copy_from_slice(&result);
     }

@@ -12,6 +12,7 @@ use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::{ContentHash as _, Digest, Hasher};
+use crate::exec::clock::Stopwatch;
 use crate::exec::initialise;
 use crate::graph::{Node, Op, ValueId};
 use std::collections::BTreeMap;
@@ -87,13 +88,24 @@ pub struct Engine {
     /// Name of the first gradient that was not finite in the last step.
     culprit: Option<String>,
     keys: Keys,
+    /// Seconds and calls by op kind, when somebody measures.
+    profile: Option<BTreeMap<&'static str, OpTime>>,
+}
+
+/// Where time went for one kind of op.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OpTime {
+    /// How often it ran.
+    pub calls: u64,
+    /// Seconds in all.
+    pub seconds: f64,
 }
 
 impl Engine {
     /// Lowers the step graphs (full batch first), makes room and fills parameters from the seed.
     pub fn new(steps: Vec<StepGraph>, seed: u64, threads: Threads, isa: Isa) -> Self {
         let mut engine =
-            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None, keys: Keys::new() };
+            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None, keys: Keys::new(), profile: None };
         for step in steps {
             engine.add_stage(step);
         }
@@ -307,6 +319,11 @@ impl Engine {
         })
     }
 
+    /// Begins to measure where time goes, or ends and gives what was measured.
+    pub fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+        std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
+    }
+
     /// The name of the first gradient that was not finite in the last step, if one was.
     pub fn first_non_finite_gradient(&self) -> Option<String> {
         self.culprit.clone()
@@ -353,7 +370,7 @@ impl Engine {
     }
 
     fn execute(&mut self, stage: usize, part: Part, position: u64) {
-        let Self { threads, isa, seed, stages, names, memory, culprit, .. } = self;
+        let Self { threads, isa, seed, stages, names, memory, culprit, profile, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
         let (program, nodes, range) = match part {
@@ -384,6 +401,7 @@ impl Engine {
                         value: &stage.step.values[program.buffers[*buffer].value.index()],
                     })
                     .collect();
+                let watch = profile.is_some().then(Stopwatch::start);
                 match instruction.action {
                     Action::Run(index) => {
                         let node = &nodes[index];
@@ -417,6 +435,15 @@ impl Engine {
                         dispatch::relayout(*isa, threads, to_last, &inputs[0], &mut outputs[0]);
                     }
                 }
+                if let (Some(watch), Some(profile)) = (watch, profile.as_mut()) {
+                    let kind = match instruction.action {
+                        Action::Run(index) => nodes[index].op.kind(),
+                        Action::Relayout => "relayout",
+                    };
+                    let time = profile.entry(kind).or_default();
+                    time.calls += 1;
+                    time.seconds += watch.seconds();
+                }
                 drop(inputs);
                 for (location, buffer) in locations.into_iter().zip(outputs) {
                     *memory.at_mut(location) = buffer;
@@ -431,7 +458,9 @@ fn first_non_finite(call: &Call<'_>, outputs: &[Buffer]) -> Option<String> {
     let gradients = outputs.iter().zip(call.results).skip(1);
     gradients
         .filter(|(buffer, value)| buffer.floats(value.elements()).iter().any(|element| !element.is_finite()))
-        .map(|(_, value)| value.name.clone())
+        .map(|(_, value)| ["gradient", "accumulator"].iter().fold(value.name.as_str(), |name, end| {
+            name.strip_suffix(end).map_or(name, |name| name.trim_end_matches('.'))
+        }).to_owned())
         .next()
 }
 

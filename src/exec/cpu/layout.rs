@@ -1,11 +1,14 @@
 //! Moving elements without changing them, in cache-sized tiles; equal to `exec::reference::layout`.
 
 use super::threads::Threads;
-use super::vector::{CHEAP, Units, for_each_isa, grain, parallel};
+use super::vector::{CHEAP, Units, grain, parallel};
 use crate::arithmetic::Isa;
 
-/// Rows and columns of a transposed tile: a cache line each way.
-const SIDE: usize = 16;
+/// Rows and columns of a tile that is transposed in registers.
+const SIDE: usize = 8;
+
+/// Rows of the output that are written together, so that whole cache lines of the input are used: 64 bytes.
+const GROUP: usize = 16;
 
 /// An axis of the output, after neighbours that are also neighbours in the input have been joined.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +64,7 @@ pub fn permute(
             // Rows whose elements are neighbours in the input are transposed together.
             let together = match outer.last() {
                 Some(axis) if axis.stride == 1 => {
-                    (axis.extent - row % axis.extent).min(range.end - row).min(SIDE)
+                    (axis.extent - row % axis.extent).min(range.end - row).min(GROUP)
                 }
                 _ => 1,
             };
@@ -88,29 +91,77 @@ fn start(outer: &[Axis], mut row: usize) -> usize {
     start
 }
 
-for_each_isa! {
-    /// out\[r, c\] = x\[c · stride + r\] for up to 16 rows of `columns` elements.
-    fn transpose(x: &[f32], stride: usize, columns: usize, out: &mut [f32]) {
-        let rows = out.len() / columns;
-        let mut column = 0;
-        if rows == SIDE {
-            while column + SIDE <= columns {
-                let mut tile = [[0.0_f32; SIDE]; SIDE];
-                for (index, line) in tile.iter_mut().enumerate() {
-                    line.copy_from_slice(&x[(column + index) * stride..(column + index) * stride + SIDE]);
+/// out\[r, c\] = x\[c · stride + r\] for some rows of `columns` elements.
+pub(super) fn transpose(isa: Isa, x: &[f32], stride: usize, columns: usize, out: &mut [f32]) {
+    let rows = out.len() / columns;
+    let (whole_rows, whole_columns) = (rows - rows % SIDE, columns - columns % SIDE);
+    for column in (0..whole_columns).step_by(SIDE) {
+        for row in (0..whole_rows).step_by(SIDE) {
+            transpose_tile(
+                isa,
+                &x[column * stride + row..],
+                stride,
+                columns,
+                &mut out[row * columns + column..],
+            );
+        }
+    }
+    for (row, out) in out.chunks_exact_mut(columns).enumerate() {
+        let first = if row < whole_rows { whole_columns } else { 0 };
+        for (column, out) in out.iter_mut().enumerate().skip(first) {
+            *out = x[column * stride + row];
+        }
+    }
+}
+
+/// One tile: out\[r · columns + c\] = x\[c · stride + r\].
+#[inline]
+fn transpose_tile(isa: Isa, x: &[f32], stride: usize, columns: usize, out: &mut [f32]) {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => {
+            assert!(x.len() >= (SIDE - 1) * stride + SIDE && out.len() >= (SIDE - 1) * columns + SIDE);
+            // SAFETY: `Isa::available` gives these values only where the machine has AVX2; the assertion above is the
+            // function's condition on the lengths.
+            unsafe { transpose_avx2(x.as_ptr(), stride, columns, out.as_mut_ptr()) }
+        }
+        _ => {
+            for row in 0..SIDE {
+                for column in 0..SIDE {
+                    out[row * columns + column] = x[column * stride + row];
                 }
-                for row in 0..SIDE {
-                    let place = row * columns + column;
-                    out[place..place + SIDE].copy_from_slice(&tile.map(|line| line[row]));
-                }
-                column += SIDE;
             }
         }
-        for (row, out) in out.chunks_exact_mut(columns).enumerate() {
-            for (column, out) in out.iter_mut().enumerate().skip(column) {
-                *out = x[column * stride + row];
-            }
-        }
+    }
+}
+
+/// One tile by the three rounds of two-register shuffles that transpose 8 × 8 numbers: neighbours, pairs, halves.
+///
+/// # Safety
+/// From `x`, (SIDE - 1)·stride + SIDE elements must be readable; from `out`, (SIDE - 1)·columns + SIDE writable.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn transpose_avx2(x: *const f32, stride: usize, columns: usize, out: *mut f32) {
+    use std::arch::x86_64::{
+        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps,
+        _mm256_unpacklo_ps,
+    };
+    // SAFETY: line i < SIDE begins i·stride elements from x and has SIDE elements there.
+    let lines: [_; SIDE] = std::array::from_fn(|line| unsafe { _mm256_loadu_ps(x.add(line * stride)) });
+    let pairs: [_; SIDE] = std::array::from_fn(|at| {
+        let (a, b) = (lines[at / 2 * 2], lines[at / 2 * 2 + 1]);
+        if at % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
+    });
+    let fours: [_; SIDE] = std::array::from_fn(|at| {
+        let (a, b) = (pairs[at / 4 * 4 + at % 4 / 2], pairs[at / 4 * 4 + at % 4 / 2 + 2]);
+        if at % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
+    });
+    for row in 0..SIDE {
+        let (a, b) = (fours[row % 4], fours[row % 4 + 4]);
+        let line =
+            if row < 4 { _mm256_permute2f128_ps::<0x20>(a, b) } else { _mm256_permute2f128_ps::<0x31>(a, b) };
+        // SAFETY: line `row` < SIDE begins row·columns elements from out and has SIDE elements there.
+        unsafe { _mm256_storeu_ps(out.add(row * columns), line) };
     }
 }
 

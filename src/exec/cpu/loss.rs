@@ -1,6 +1,6 @@
 //! Losses over rows and their gradients, vectorised; equal to `exec::reference::loss` bit for bit.
 
-use super::reduce::{map_sum, row_sum};
+use super::reduce::{map_sum, padded, row_sum};
 use super::threads::Threads;
 use super::vector::{CHEAP, COSTLY, TILE, Units, for_each_isa, grain, map, parallel};
 use crate::arithmetic::Isa;
@@ -20,8 +20,15 @@ pub(super) fn row_max(x: &[f32]) -> f32 {
             *lane = larger(*lane, *value);
         }
     }
-    let max = rest.iter().fold(f32::NEG_INFINITY, |max, value| larger(max, *value));
-    lanes.iter().fold(max, |max, lane| larger(max, *lane))
+    for (lane, value) in lanes.iter_mut().zip(padded(rest, f32::NEG_INFINITY)) {
+        *lane = larger(*lane, value);
+    }
+    for distance in [8, 4, 2, 1] {
+        for lane in 0..distance {
+            lanes[lane] = larger(lanes[lane], lanes[lane + distance]);
+        }
+    }
+    lanes[0]
 }
 
 for_each_isa! {

@@ -16,6 +16,7 @@ mod kernel_tests;
 pub mod layer_norm;
 pub mod layout;
 pub mod loss;
+pub mod convolution;
 pub mod matrix;
 pub mod pool;
 pub mod program;

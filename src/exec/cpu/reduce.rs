@@ -7,6 +7,7 @@ use super::vector::{CHEAP, Units, for_each_isa, grain, parallel};
 use crate::arithmetic::Isa;
 use crate::exec::reference::reduce::leading_rows;
 pub use crate::exec::reference::reduce::{BLOCK, LANES};
+use std::array::from_fn;
 
 /// The lanes' sum by the tree l\[i\] += l\[i+8\], +4, +2, +1.
 #[inline(always)]
@@ -19,21 +20,36 @@ fn combine(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
-/// One block: the sum of function(inputs\[..\]\[i\]) over 0..length in lanes.
+/// One block: the sum of function(inputs\[..\]\[i\]) over 0..length in lanes. Lanes are indexed by constants only, once
+/// unrolled, so that they live in vector registers.
 #[inline(always)]
 fn block<const N: usize>(inputs: [&[f32]; N], length: usize, function: impl Fn([f32; N]) -> f32) -> f32 {
     let mut lanes = [0.0_f32; LANES];
     let chunks = inputs.map(|input| input[..length].as_chunks::<LANES>());
     for index in 0..length / LANES {
         let row = chunks.map(|(rows, _)| &rows[index]);
-        for lane in 0..LANES {
-            lanes[lane] += function(row.map(|row| row[lane]));
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum += function(from_fn(|input| row[input][lane]));
         }
     }
-    for lane in 0..length % LANES {
-        lanes[lane] += function(chunks.map(|(_, rest)| rest[lane]));
+    let left = length % LANES;
+    if left > 0 {
+        let row = chunks.map(|(_, rest)| padded(rest, 0.0));
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            let value = function(from_fn(|input| row[input][lane]));
+            // A lane begins at +0, so it is never -0 and adding +0 leaves it as it is.
+            *sum += if lane < left { value } else { 0.0 };
+        }
     }
     combine(lanes)
+}
+
+/// A short last row, filled up to the full width.
+#[inline(always)]
+pub(super) fn padded(rest: &[f32], filling: f32) -> [f32; LANES] {
+    let mut row = [filling; LANES];
+    row[..rest.len()].copy_from_slice(rest);
+    row
 }
 
 /// The sum of function(inputs\[..\]\[i\]) over a row of any length, in the order of `sum`; to be inlined into code that

@@ -55,6 +55,11 @@ impl Threads {
         }
         self.pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(&work));
     }
+
+    /// As [`Threads::tasks`], but here and now when `workers` is 1: for work that is too small to share.
+    pub(crate) fn tasks_of(&self, workers: usize, count: usize, work: impl Fn(usize) + Sync) {
+        if workers <= 1 { (0..count).for_each(work) } else { self.tasks(count, work) }
+    }
 }
 
 /// A slice that several workers write at once, each its own elements.
@@ -72,6 +77,11 @@ impl Output {
     /// Of all of `values`, which must outlive the work.
     pub(crate) fn new(values: &mut [f32]) -> Self {
         Self { start: values.as_mut_ptr() }
+    }
+
+    /// From an element on.
+    pub(crate) fn from_place(start: *mut f32) -> Self {
+        Self { start }
     }
 
     /// The place of an element.

@@ -1,5 +1,6 @@
 //! Plain reference implementations that read like the definition of each op.
 
+pub mod convolution;
 pub mod matrix;
 pub mod activation;
 pub mod batch_norm;

@@ -87,7 +87,7 @@ mod tests {
     fn rounds_the_f64_product_once() {
         let rule = ScaleRule { growth: 1.1, backoff: 0.5, interval: 1 };
         let scales: Vec<f32> = run_with(rule, 65536.0, "gg").into_iter().map(|state| state.0).collect();
-        assert_eq!(scales, [72_089.601_562_5, 79_298.562_5]);
+        assert_eq!(scales, [72_089.6, 79_298.56]);
     }
 
     #[test]

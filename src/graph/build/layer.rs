@@ -1,8 +1,8 @@
 //! One function for each layer kind with parameters; the others are a shape rule and an op.
 
 use super::super::infer::{self, Fault, Shape};
-use super::super::{DType, Op, Unary, ValueId};
-use super::{Builder, Place};
+use super::super::{DType, Op, Unary, ValueId, codes};
+use super::{Builder, Place, Purpose};
 use crate::digest::Digest;
 use crate::plan::{Initialiser, Layer, LayerKind};
 
@@ -94,7 +94,11 @@ impl Builder {
                 "a linear layer wants [batch, …, features], and its input is {}",
                 infer::text(&input_shape)
             );
-            self.fault(place, Some(x), Fault::new(301, message).help("give the examples at least one axis"));
+            self.fault(
+                place,
+                Some(x),
+                Fault::new(codes::SHAPE, message).help("give the examples at least one axis"),
+            );
             return None;
         };
         let shape = infer::linear(&input_shape, &[out, input]);
@@ -157,8 +161,10 @@ impl Builder {
         let shape = self.shape(x);
         let channels = infer::batch_norm(&shape);
         let channels = self.checked(place, Some(x), channels)?;
-        let training = infer::batch_norm_training(&shape);
-        self.checked(place, Some(x), training);
+        if self.purpose == Purpose::Training {
+            let training = infer::batch_norm_training(&shape);
+            self.checked(place, Some(x), training);
+        }
         let inputs = vec![
             x,
             self.parameter(place, "weight", vec![channels], Initialiser::Constant(1.0), (1, 1))?,
@@ -225,7 +231,7 @@ impl Builder {
                         format!("axis 0 is the batch and stays first; {} moves it", infer::text(axes));
                     (
                         Op::Transpose { axes: axes.clone() },
-                        Err(Fault::new(302, message).help("begin `axes` with 0")),
+                        Err(Fault::new(codes::AXIS, message).help("begin `axes` with 0")),
                     )
                 } else {
                     (Op::Transpose { axes: axes.clone() }, infer::transpose(&shape, axes))
@@ -279,7 +285,7 @@ fn owns_something(kind: &LayerKind) -> bool {
 /// Numbers out of range that no shape can mend.
 fn number_fault(kind: &LayerKind) -> Option<Fault> {
     let fault = |name: &str, found: f32, wanted: &str| {
-        Some(Fault::new(316, format!("{name} is {found}, and must be {wanted}")))
+        Some(Fault::new(codes::NUMBER, format!("{name} is {found}, and must be {wanted}")))
     };
     match *kind {
         LayerKind::Dropout { p } if !(0.0..1.0).contains(&p) => fault("p", p, "at least 0 and less than 1"),

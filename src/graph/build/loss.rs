@@ -1,10 +1,11 @@
 //! The loss node: always last, always f32, a scalar.
 
 use super::super::infer::{self, Fault, Shape};
-use super::super::{DType, Op, ValueId};
+use super::super::{DType, Op, ValueId, codes};
 use super::{Builder, LabelKind, Place};
 use crate::diag::{FileId, Span};
-use crate::plan::{Block, Loss, Origin, Plan};
+use crate::graph::places::place;
+use crate::plan::{Block, Loss, Plan};
 
 impl Builder {
     /// Adds the loss of a prediction.
@@ -23,7 +24,7 @@ impl Builder {
                     let message = format!(
                         "label-smoothing is {label_smoothing}, and must be at least 0 and less than 1"
                     );
-                    self.fault(place, None, Fault::new(316, message));
+                    self.fault(place, None, Fault::new(codes::NUMBER, message));
                 }
                 self.cross_entropy(place, op, prediction, labels)
             }
@@ -43,7 +44,7 @@ impl Builder {
     ) -> Option<Vec<ValueId>> {
         let LabelKind::ClassIndex { classes } = labels else {
             let fault = Fault::new(
-                307,
+                codes::CLASSES,
                 "cross-entropy wants class indices as labels, and the data gives numbers to predict",
             )
             .help("declare `classes=N` in the data's `columns`, or use the loss `mean-squared-error`");
@@ -55,7 +56,7 @@ impl Builder {
         let rows = self.checked(place, Some(prediction), rows)?;
         if let Some(classes) = classes.filter(|classes| shape[1] != *classes) {
             let fault = Fault::new(
-                307,
+                codes::CLASSES,
                 format!(
                     "the data has {classes} classes, and the model's output {} has {}",
                     infer::text(&shape),
@@ -84,7 +85,7 @@ impl Builder {
         let (found, wanted) = (self.shape(prediction), self.shape(self.graph.labels));
         if matches!(labels, LabelKind::ClassIndex { .. }) {
             let fault = Fault::new(
-                311,
+                codes::TARGET,
                 "mean-squared-error wants numbers to predict, and the data gives class indices",
             )
             .help("use the loss `cross-entropy`, or declare the label column as a number");
@@ -101,8 +102,8 @@ impl Builder {
                     infer::text(&found),
                     infer::text(&wanted)
                 );
-                let fault =
-                    Fault::new(311, message).help("end the model with a layer that gives the target's shape");
+                let fault = Fault::new(codes::TARGET, message)
+                    .help("end the model with a layer that gives the target's shape");
                 self.fault(place, Some(prediction), fault);
                 return None;
             }
@@ -115,12 +116,8 @@ impl Builder {
 
 /// The loss's own line, or the last layer's when the loss is a default of the language.
 fn span_of(plan: &Plan) -> Span {
-    match plan.origins.get("loss") {
-        Some(Origin::Manifest(span) | Origin::Module(span)) => *span,
-        Some(Origin::Language) | None => {
-            last_span(&plan.model.body).unwrap_or(Span { file: FileId(0), start: 0, end: 0 })
-        }
-    }
+    let nowhere = Span { file: FileId(0), start: 0, end: 0 };
+    place(&plan.origins, "loss").or_else(|| last_span(&plan.model.body)).unwrap_or(nowhere)
 }
 
 fn last_span(blocks: &[Block]) -> Option<Span> {

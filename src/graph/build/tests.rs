@@ -1,6 +1,6 @@
 //! The faults of a model: their codes, their words, their places, and that they come together.
 
-use super::{Builder, LabelKind, build};
+use super::{Builder, LabelKind, Purpose, build, build_for};
 use crate::diag::Diagnostic;
 use crate::graph::check::check_graph;
 use crate::graph::samples::{self, conv, conv_kind, layer, linear, parallel, plan};
@@ -170,7 +170,8 @@ fn batch_norm_in_training_wants_two_values() {
     let body = vec![layer("n", LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 }), linear("h", 3)];
     let found = build(&plan(body.clone()), 1, &[6], classes(3)).expect_err("one value a channel");
     assert_eq!(found[0].code.0, 314);
-    assert!(build(&plan(body), 2, &[6], classes(3)).is_ok());
+    assert!(build(&plan(body.clone()), 2, &[6], classes(3)).is_ok());
+    assert!(build_for(Purpose::Evaluation, &plan(body), 1, &[6], classes(3)).is_ok());
 }
 
 #[test]

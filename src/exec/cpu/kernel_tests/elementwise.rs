@@ -7,7 +7,7 @@ use crate::exec::reference;
 use activation::Activation;
 use elementwise::Binary;
 
-const ACTIVATIONS: [Activation; 6] = [
+pub const ACTIVATIONS: [Activation; 6] = [
     Activation::Relu,
     Activation::GeluErf,
     Activation::GeluTanh,

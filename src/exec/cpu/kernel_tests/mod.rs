@@ -1,11 +1,14 @@
 //! Tests of the kernels: each fast one against its reference bit for bit, for every instruction set and several thread
 //! counts; each backward against finite differences in f64; and all against PyTorch's numbers.
 
+mod candle;
 mod elementwise;
+mod gradients;
 mod layouts;
 mod norms;
 mod pools;
 mod reductions;
+mod torch;
 mod updates;
 
 use super::threads::Threads;
@@ -82,5 +85,17 @@ pub fn assert_same(found: &[f32], expected: &[f32], what: &str) {
     let differs = found.iter().zip(expected).position(|(a, b)| bits(*a) != bits(*b));
     if let Some(index) = differs {
         panic!("{what}: element {index} is {:e}, the reference has {:e}", found[index], expected[index]);
+    }
+}
+
+/// Asserts equality up to the rounding of f32 arithmetic: 2^-20 (eight units in the last place) of the largest element.
+pub fn assert_close(found: &[f32], expected: &[f64], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}: lengths");
+    let largest = expected.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+    assert!(largest > 0.0 && largest.is_finite(), "{what}: nothing to compare with");
+    let tolerance = largest / f64::from(1 << 20);
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let difference = (f64::from(*found) - expected).abs();
+        assert!(difference <= tolerance, "{what}: element {index} is {found}, not {expected}");
     }
 }

@@ -102,7 +102,13 @@ impl Transpose for Lanes8 {
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     // SAFETY: the caller has the features, and its tile is valid.
-    unsafe { run::<Lanes8, ROWS, VECTORS>(tile) }
+    unsafe { run::<Lanes8, ROWS, VECTORS, false>(tile) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn each<const ROWS: usize>(tile: &Tile) {
+    // SAFETY: the caller has the features, and its tile is valid.
+    unsafe { run::<Lanes8, ROWS, 1, true>(tile) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -134,15 +140,11 @@ unsafe fn transpose(
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {
     lanes: 8,
-    rows: 6,
-    vectors: 2,
     tiles: &[
-        (1, &[tile::<1, 1>, tile::<1, 2>]),
-        (2, &[tile::<2, 1>, tile::<2, 2>]),
-        (3, &[tile::<3, 1>, tile::<3, 2>]),
-        (4, &[tile::<4, 1>, tile::<4, 2>]),
-        (6, &[tile::<6, 1>, tile::<6, 2>]),
+        &[(1, tile::<1, 1>), (2, tile::<2, 1>), (4, tile::<4, 1>), (6, tile::<6, 1>), (9, tile::<9, 1>)],
+        &[(1, tile::<1, 2>), (2, tile::<2, 2>), (4, tile::<4, 2>), (6, tile::<6, 2>)],
     ],
+    each: &[(1, each::<1>), (2, each::<2>), (4, each::<4>), (6, each::<6>), (9, each::<9>)],
     copy,
     transpose,
 };

@@ -103,7 +103,13 @@ impl Transpose for Lanes16 {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     // SAFETY: the caller has the features, and its tile is valid.
-    unsafe { run::<Lanes16, ROWS, VECTORS>(tile) }
+    unsafe { run::<Lanes16, ROWS, VECTORS, false>(tile) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn each<const ROWS: usize>(tile: &Tile) {
+    // SAFETY: the caller has the features, and its tile is valid.
+    unsafe { run::<Lanes16, ROWS, 1, true>(tile) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -135,16 +141,27 @@ unsafe fn transpose(
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {
     lanes: 16,
-    rows: 12,
-    vectors: 2,
     tiles: &[
-        (1, &[tile::<1, 1>, tile::<1, 2>]),
-        (2, &[tile::<2, 1>, tile::<2, 2>]),
-        (4, &[tile::<4, 1>, tile::<4, 2>]),
-        (6, &[tile::<6, 1>, tile::<6, 2>]),
-        (9, &[tile::<9, 1>, tile::<9, 2>]),
-        (12, &[tile::<12, 1>, tile::<12, 2>]),
+        &[
+            (1, tile::<1, 1>),
+            (2, tile::<2, 1>),
+            (4, tile::<4, 1>),
+            (6, tile::<6, 1>),
+            (9, tile::<9, 1>),
+            (12, tile::<12, 1>),
+        ],
+        &[
+            (1, tile::<1, 2>),
+            (2, tile::<2, 2>),
+            (4, tile::<4, 2>),
+            (6, tile::<6, 2>),
+            (9, tile::<9, 2>),
+            (12, tile::<12, 2>),
+        ],
+        &[(1, tile::<1, 3>), (2, tile::<2, 3>), (4, tile::<4, 3>), (6, tile::<6, 3>), (8, tile::<8, 3>)],
+        &[(1, tile::<1, 4>), (2, tile::<2, 4>), (4, tile::<4, 4>), (6, tile::<6, 4>)],
     ],
+    each: &[(1, each::<1>), (2, each::<2>), (4, each::<4>), (6, each::<6>), (9, each::<9>), (12, each::<12>)],
     copy,
     transpose,
 };

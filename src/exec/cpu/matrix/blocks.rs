@@ -1,11 +1,11 @@
 //! The loops around the tile kernel: which part of the product a thread does, and in which order, so that the operands
 //! are in the caches when the kernel reads them.
 //!
-//! Sizes are chosen for a first-level cache of 32 KB or more, which holds one panel of B ([`DEPTH`] × the tile's
-//! width), and a second-level cache of 1 MB or more, which holds all panels of B of a pass and a block of A.
+//! Sizes are chosen for a second-level cache of 2 MB, which holds the panels of B of a pass ([`DEPTH`] × [`COLUMNS`]
+//! floats) and a block of A; a tile streams its panel of B from there, and finds its panel of A in the first level.
 
 use super::scratch::with_scratch;
-use super::tile::{Kernels, MOST_ROWS, Run, Tile};
+use super::tile::{Kernels, MOST_ROWS, Run, Tile, prefetch};
 use super::{Epilogue, MatrixRef, Product};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
@@ -13,13 +13,11 @@ use crate::exec::cpu::threads::{Output, Threads};
 use std::ops::Range;
 
 /// Most k of a pass.
-const DEPTH: usize = 256;
+const DEPTH: usize = 512;
 /// Most columns of a pass.
-const COLUMNS: usize = 768;
+const COLUMNS: usize = 512;
 /// Most rows of a block of A; a multiple of every tile height.
 const ROWS: usize = 240;
-/// Fused multiply-adds, in registers, below which a second thread costs more than it brings (about 50 µs).
-const WORTH_THREADS: usize = 200_000;
 /// What moving one float into a panel costs, in fused multiply-adds of one lane.
 const PACKING: usize = 6;
 
@@ -45,9 +43,9 @@ pub fn product(
     c: &mut [f32],
     epilogue: Epilogue,
 ) {
-    let work = size.rows * size.columns.next_multiple_of(kernels.lanes) * size.depth.max(1) / kernels.lanes;
     let task = Task { isa, kernels, size, a, b, c: Output::new(c), epilogue };
-    if threads.count() == 1 || work < WORTH_THREADS {
+    let outputs = size.rows * size.columns.next_multiple_of(kernels.lanes);
+    if kernels.workers(threads.count(), outputs, size.depth) == 1 {
         return task.part(0..size.rows, 0..size.columns);
     }
     let (row_step, column_step) = cut(kernels, size, threads.count());
@@ -64,7 +62,7 @@ fn cut(kernels: &Kernels, size: Product, threads: usize) -> (usize, usize) {
     let mut best = (usize::MAX, size.rows, size.columns);
     for down in 1..=2 * threads {
         for across in 1..=2 * threads {
-            let rows = size.rows.div_ceil(down).next_multiple_of(kernels.rows);
+            let rows = size.rows.div_ceil(down).next_multiple_of(kernels.height(kernels.width()));
             let columns = size.columns.div_ceil(across).next_multiple_of(kernels.width());
             let parts = size.rows.div_ceil(rows) * size.columns.div_ceil(columns);
             let cost =
@@ -85,7 +83,7 @@ impl Task<'_> {
         let deepest = depth.div_ceil(depth.div_ceil(DEPTH).max(1)).max(1);
         let widest = columns.len().min(COLUMNS).next_multiple_of(width);
         let pack_a = self.packs_a(columns.len());
-        let highest = if pack_a { rows.len().min(ROWS).next_multiple_of(self.kernels.rows) } else { 0 };
+        let highest = if pack_a { rows.len().min(ROWS).next_multiple_of(self.high()) } else { 0 };
         with_scratch(widest * deepest + highest * deepest, |scratch| {
             let (panels, block) = scratch.split_at_mut(widest * deepest);
             for first_column in columns.clone().step_by(COLUMNS) {
@@ -103,10 +101,17 @@ impl Task<'_> {
         });
     }
 
-    /// Whether A is copied into panels: when it is read so often that the copy pays, or when no axis is contiguous.
+    /// Rows of a packed panel of A.
+    fn high(&self) -> usize {
+        self.kernels.height(self.kernels.width())
+    }
+
+    /// Whether A is copied into panels: when no axis is contiguous, or when it is read often with k far apart. Rows with
+    /// contiguous k are read in place, since six of them do not get into each other's way in the caches.
     fn packs_a(&self, columns: usize) -> bool {
-        let contiguous = self.a.column_stride == 1 || self.a.row_stride == 1;
-        !contiguous || (columns >= 8 * self.kernels.width() && self.size.depth >= 64)
+        let (down, across) = (self.a.row_stride, self.a.column_stride);
+        across != 1
+            && (down != 1 || (across >= 256 && self.size.depth >= 128 && columns >= 4 * self.kernels.width()))
     }
 
     /// The panels of B for a pass: in place where the tiles can read it, else packed.
@@ -123,27 +128,26 @@ impl Task<'_> {
             .data
             .as_ptr()
             .wrapping_add(depths.start * self.b.row_stride + columns.start * self.b.column_stride);
-        let in_place = self.b.column_stride == 1 && rows.len() <= 2 * self.kernels.rows;
-        for (index, first) in (0..columns.len()).step_by(width).enumerate() {
+        let in_place = self.b.column_stride == 1 && rows.len() <= 4 * self.high();
+        let (whole, panel) = (columns.len() / width, width * depths.len());
+        if !in_place && self.b.column_stride == 1 {
+            // Row by row through all whole panels, in the order of the memory.
+            for k in 0..depths.len() {
+                let (source, target) =
+                    (source.wrapping_add(k * self.b.row_stride), panels[k * width..].as_mut_ptr());
+                // SAFETY: the row is inside of B, and each panel has `width` floats for each k.
+                unsafe { (self.kernels.copy)(source, width, target, panel, whole, width) }
+            }
+        }
+        let done = if self.b.column_stride == 1 { whole } else { 0 };
+        for index in done..columns.len().div_ceil(width) {
+            let first = index * width;
             let count = width.min(columns.len() - first);
-            if in_place && count == width {
-                continue;
-            }
-            let target = panels[index * width * depths.len()..][..width * depths.len()].as_mut_ptr();
+            let target = panels[index * panel..][..panel].as_mut_ptr();
             let source = source.wrapping_add(first * self.b.column_stride);
+            let (stride, depth_stride) = (self.b.column_stride, self.b.row_stride);
             // SAFETY: the source is inside of B, the target has `width` floats for each k.
-            unsafe {
-                pack(
-                    self.kernels,
-                    source,
-                    self.b.column_stride,
-                    self.b.row_stride,
-                    target,
-                    width,
-                    count,
-                    depths.len(),
-                )
-            }
+            unsafe { pack(self.kernels, source, stride, depth_stride, target, width, count, depths.len()) }
         }
         Panels { packed: panels.as_ptr(), source, step: self.b.row_stride, in_place }
     }
@@ -157,7 +161,7 @@ impl Task<'_> {
         b: &Panels,
         block: Option<&mut [f32]>,
     ) {
-        let (high, width) = (self.kernels.rows, self.kernels.width());
+        let width = self.kernels.width();
         let a = self.left(rows, depths, block);
         let last = depths.end == self.size.depth;
         let runs = [Run { a: 0, b: 0, length: depths.len() }];
@@ -183,16 +187,19 @@ impl Task<'_> {
             if let (true, Some(bias)) = (last, self.epilogue.bias) {
                 tile.bias = bias[column..].as_ptr();
             }
+            let high = self.kernels.height(tile.columns);
             for top in (0..rows.len()).step_by(high) {
                 let count = high.min(rows.len() - top);
+                let mut place = a.place(top);
                 for row in 0..high {
+                    // Rows past the last are copies of it.
                     let valid = top + row.min(count - 1);
-                    tile.rows[row] = a.base.wrapping_add(if a.packed {
-                        top * depths.len() + row.min(count - 1)
-                    } else {
-                        valid * a.row_stride
-                    });
+                    tile.rows[row] = a.at(place);
                     tile.outputs[row] = self.c.at((rows.start + valid) * self.size.columns + column);
+                    prefetch(tile.outputs[row].wrapping_add(high * self.size.columns), tile.columns);
+                    if row + 1 < count {
+                        place = a.next(place);
+                    }
                 }
                 // SAFETY: rows and columns are inside of A, B (or their panels) and C.
                 unsafe { self.kernels.tile(count, tile.columns)(&tile) }
@@ -219,10 +226,10 @@ impl Task<'_> {
                 base: source,
                 row_stride: self.a.row_stride,
                 step: self.a.column_stride,
-                packed: false,
+                panel: None,
             };
         };
-        let high = self.kernels.rows;
+        let high = self.high();
         for top in (0..rows.len()).step_by(high) {
             let count = high.min(rows.len() - top);
             let target = block[top * depths.len()..][..high * depths.len()].as_mut_ptr();
@@ -241,7 +248,7 @@ impl Task<'_> {
                 )
             }
         }
-        Left { base: block.as_ptr(), row_stride: 0, step: high, packed: true }
+        Left { base: block.as_ptr(), row_stride: 0, step: high, panel: Some(depths.len()) }
     }
 }
 
@@ -250,7 +257,26 @@ struct Left {
     base: *const f32,
     row_stride: usize,
     step: usize,
-    packed: bool,
+    /// The depth of the panels, when packed.
+    panel: Option<usize>,
+}
+
+impl Left {
+    /// Where a row is: its panel and its place there.
+    fn place(&self, row: usize) -> (usize, usize) {
+        if self.panel.is_some() { (row / self.step, row % self.step) } else { (row, 0) }
+    }
+
+    /// The place after one.
+    fn next(&self, (panel, row): (usize, usize)) -> (usize, usize) {
+        if self.panel.is_some() && row + 1 < self.step { (panel, row + 1) } else { (panel + 1, 0) }
+    }
+
+    /// The first float of the row at a place.
+    fn at(&self, (panel, row): (usize, usize)) -> *const f32 {
+        let panel_floats = self.panel.map_or(self.row_stride, |depth| self.step * depth);
+        self.base.wrapping_add(panel * panel_floats + row)
+    }
 }
 
 /// Where the panels of B are.

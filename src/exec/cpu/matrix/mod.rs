@@ -14,7 +14,7 @@ mod neon;
 mod scalar;
 pub(super) mod scratch;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 pub(super) mod tile;
 pub(super) mod vector;
 

@@ -4,7 +4,12 @@ use super::tile::{Kernels, Tile, copy_with, run};
 
 unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
     // SAFETY: the caller's tile is valid.
-    unsafe { run::<f32, ROWS, VECTORS>(tile) }
+    unsafe { run::<f32, ROWS, VECTORS, false>(tile) }
+}
+
+unsafe fn each<const ROWS: usize>(tile: &Tile) {
+    // SAFETY: the caller's tile is valid.
+    unsafe { run::<f32, ROWS, 1, true>(tile) }
 }
 
 unsafe fn copy(
@@ -38,13 +43,13 @@ unsafe fn transpose(
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {
     lanes: 1,
-    rows: 4,
-    vectors: 4,
     tiles: &[
-        (1, &[tile::<1, 1>, tile::<1, 2>, tile::<1, 3>, tile::<1, 4>]),
-        (2, &[tile::<2, 1>, tile::<2, 2>, tile::<2, 3>, tile::<2, 4>]),
-        (4, &[tile::<4, 1>, tile::<4, 2>, tile::<4, 3>, tile::<4, 4>]),
+        &[(1, tile::<1, 1>), (2, tile::<2, 1>), (4, tile::<4, 1>)],
+        &[(1, tile::<1, 2>), (2, tile::<2, 2>), (4, tile::<4, 2>)],
+        &[(1, tile::<1, 3>), (2, tile::<2, 3>), (4, tile::<4, 3>)],
+        &[(1, tile::<1, 4>), (2, tile::<2, 4>), (4, tile::<4, 4>)],
     ],
+    each: &[(1, each::<1>), (2, each::<2>), (4, each::<4>)],
     copy,
     transpose,
 };

@@ -11,6 +11,9 @@ use crate::arithmetic::Isa;
 /// The most rows that a tile of any instruction set has.
 pub const MOST_ROWS: usize = 12;
 
+/// Fused multiply-adds of registers, about 40 µs of them, below which a second thread costs more than it brings.
+const WORTH_THREADS: usize = 200_000;
+
 /// A stretch of k in which both operands advance by a fixed step.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -54,12 +57,10 @@ pub type MoveKernel = unsafe fn(*const f32, usize, *mut f32, usize, usize, usize
 pub struct Kernels {
     /// Floats in a register.
     pub lanes: usize,
-    /// Rows of the largest tile.
-    pub rows: usize,
-    /// Registers across the largest tile.
-    pub vectors: usize,
-    /// By ascending number of rows: the kernels for 1, 2, … registers across.
-    pub tiles: &'static [(usize, &'static [TileKernel])],
+    /// For 1, 2, … registers across: the kernels and their rows, ascending. The most rows of each fill the registers.
+    pub tiles: &'static [&'static [(usize, TileKernel)]],
+    /// As the first of `tiles`, with a left operand of its own for each column: channels that do not mix.
+    pub each: &'static [(usize, TileKernel)],
     /// Copies rows.
     pub copy: MoveKernel,
     /// Column `c` of the source becomes row `c` of the target.
@@ -93,30 +94,75 @@ impl Kernels {
         }
     }
 
-    /// Columns of the largest tile.
-    pub fn width(&self) -> usize {
-        self.lanes * self.vectors
+    /// Columns of the panels that `columns` are best cut into: as wide as a tile, all of about one width, whole registers.
+    pub fn panel(&self, columns: usize) -> usize {
+        let vectors = columns.div_ceil(self.lanes).max(1);
+        vectors.div_ceil(vectors.div_ceil(self.tiles.len())) * self.lanes
     }
 
-    /// The smallest kernel with at least so many rows and columns (at most [`Kernels::rows`] and [`Kernels::width`]).
+    /// How many of `threads` are worth their start for `outputs` chains of `depth` steps.
+    pub fn workers(&self, threads: usize, outputs: usize, depth: usize) -> usize {
+        let steps = outputs.div_ceil(self.lanes).saturating_mul(depth);
+        if steps < WORTH_THREADS { 1 } else { threads }
+    }
+
+    /// Columns of the widest tile.
+    pub fn width(&self) -> usize {
+        self.lanes * self.tiles.len()
+    }
+
+    /// Rows of the highest tile of so many columns (at most [`Kernels::width`]).
+    pub fn height(&self, columns: usize) -> usize {
+        self.across(columns).last().map_or(1, |(rows, _)| *rows)
+    }
+
+    /// The smallest kernel with at least so many rows and columns (at most [`Kernels::height`] and [`Kernels::width`]).
     pub fn tile(&self, rows: usize, columns: usize) -> TileKernel {
-        let (_, kernels) = self
-            .tiles
-            .iter()
-            .find(|(most, _)| *most >= rows)
-            .expect("a tile has at most the largest kernel's rows");
-        kernels[columns.div_ceil(self.lanes).max(1) - 1]
+        Self::at_least(self.across(columns), rows)
+    }
+
+    /// The smallest kernel of `each` with at least so many rows.
+    pub fn each(&self, rows: usize) -> TileKernel {
+        Self::at_least(self.each, rows)
+    }
+
+    fn at_least(kernels: &[(usize, TileKernel)], rows: usize) -> TileKernel {
+        let index = kernels.iter().position(|(most, _)| *most >= rows).unwrap_or(kernels.len() - 1);
+        debug_assert!(kernels[index].0 >= rows, "a tile is at most as high as the highest kernel");
+        kernels[index].1
+    }
+
+    fn across(&self, columns: usize) -> &'static [(usize, TileKernel)] {
+        self.tiles[columns.div_ceil(self.lanes).max(1) - 1]
     }
 }
 
-/// The tile kernel.
+/// Asks for the cache lines of `floats` floats from `start` on, which need not be valid.
+#[inline(always)]
+pub fn prefetch(start: *const f32, floats: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..floats).step_by(16) {
+        // SAFETY: a prefetch never faults.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                start.wrapping_add(offset).cast(),
+            )
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, floats);
+}
+
+/// The tile kernel. With `EACH`, the left operand has a float of its own for each column (and there is one register
+/// across), instead of one for all.
 ///
 /// # Safety
 /// The caller has the instruction set of `V`. For every row `r < ROWS`, run and step of it, the pointers of the tile are
 /// valid: `rows[r] + run.a + step * a_step`, `VECTORS * V::LANES` floats at `b + run.b + step * b_step`, and `columns`
 /// floats at `outputs[r]` and, unless it is null, at `bias`.
 #[inline(always)]
-pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+#[expect(clippy::needless_range_loop, reason = "plain indices, so that the loops unroll into registers")]
+pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize, const EACH: bool>(tile: &Tile) {
     // SAFETY: as the caller vouches.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
@@ -136,7 +182,8 @@ pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Til
                     factors[vector] = V::load(b.add(vector * V::LANES));
                 }
                 for row in 0..ROWS {
-                    let value = V::splat(tile.rows[row].offset(offset));
+                    let place = tile.rows[row].wrapping_offset(offset);
+                    let value = if EACH { load_row::<V, 1>(place, rest)[0] } else { V::splat(place) };
                     for vector in 0..VECTORS {
                         sums[row][vector] = value.fused_multiply_add(factors[vector], sums[row][vector]);
                     }
@@ -172,6 +219,7 @@ pub unsafe fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(tile: &Til
 /// # Safety
 /// `source` is valid for them, and the caller has the instruction set.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "plain indices, so that the loops unroll into registers")]
 unsafe fn load_row<V: Vector, const VECTORS: usize>(source: *const f32, rest: usize) -> [V; VECTORS] {
     // SAFETY: as the caller vouches.
     unsafe {
