@@ -90,3 +90,6 @@ impl Sink {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,12 +125,15 @@ impl SourceCode for Source {
         // Without context miette asks for the line and column of a place.
         let place = self.text.as_str().read_span(span, 0, 0)?;
         if before == 0 && after == 0 {
+            // miette counts bytes; people count characters, as `SourceMap::position` does.
+            let head = self.text.get(..span.offset()).unwrap_or_default();
+            let column = head.rsplit('\n').next().map_or(0, |line| line.chars().count());
             return Ok(Box::new(MietteSpanContents::new_named(
                 self.name.clone(),
                 place.data(),
                 *place.span(),
                 place.line(),
-                place.column(),
+                column,
                 place.line_count(),
             )));
         }

@@ -131,15 +131,17 @@ impl Parser<'_> {
         let before = self.cursor;
         let start = self.span();
         let annotation = self.annotation();
-        let Kind::Text(name) = self.kind() else {
-            self.no_name();
+        let (Ok(annotation), Kind::Text(name)) = (&annotation, self.kind()) else {
+            if annotation.is_ok() {
+                self.no_name();
+            }
             self.recover(depth);
             if self.cursor == before {
                 self.advance();
             }
             return None;
         };
-        let name = Word { text: name.clone(), span: self.span() };
+        let (annotation, name) = (annotation.clone(), Word { text: name.clone(), span: self.span() });
         self.advance();
         let mut node = Node {
             span: Span { start: start.start, ..name.span },
@@ -172,6 +174,9 @@ impl Parser<'_> {
                 Kind::End | Kind::CloseBrace => return,
                 Kind::Newline | Kind::LineComment | Kind::Semicolon => return self.advance(),
                 Kind::Slashdash => {
+                    if !spaced && !block {
+                        self.missing_space();
+                    }
                     self.advance();
                     self.skip(Kind::is_line_space);
                     match self.kind() {
@@ -198,7 +203,7 @@ impl Parser<'_> {
                     return self.recover(depth);
                 }
                 _ => {
-                    if !spaced && self.kind().is_value() {
+                    if !spaced && (self.kind().is_value() || self.kind() == &Kind::OpenParenthesis) {
                         self.missing_space();
                     }
                     match self.entry() {
@@ -211,7 +216,9 @@ impl Parser<'_> {
     }
 
     fn missing_space(&mut self) {
-        if self.kind() == &Kind::Faulty {
+        // Next to a faulty piece the blank is not what is wrong.
+        let before = self.cursor.checked_sub(1).and_then(|index| self.tokens.get(index));
+        if self.kind() == &Kind::Faulty || before.is_some_and(|token| token.kind == Kind::Faulty) {
             return;
         }
         let diagnostic = Diagnostic::error(codes::SPACE, "a blank is missing between two values");
@@ -291,32 +298,32 @@ impl Parser<'_> {
     }
 
     /// `(name)`, if it stands here, and blanks behind it.
-    fn annotation(&mut self) -> Option<Word> {
+    fn annotation(&mut self) -> Result<Option<Word>, Reported> {
         if self.kind() != &Kind::OpenParenthesis {
-            return None;
+            return Ok(None);
         }
         self.advance();
         self.skip(Kind::is_node_space);
         let Kind::Text(text) = self.kind() else {
             self.unexpected("a type's name is expected", "write `(expr)\"…\"` for an expression, or delete the parenthesis");
-            return None;
+            return Err(Reported);
         };
         let word = Word { text: text.clone(), span: self.span() };
         self.advance();
         self.skip(Kind::is_node_space);
-        if self.kind() == &Kind::CloseParenthesis {
-            self.advance();
-        } else {
+        if self.kind() != &Kind::CloseParenthesis {
             self.unexpected("`)` is expected", "close the type annotation");
+            return Err(Reported);
         }
+        self.advance();
         self.skip(Kind::is_node_space);
-        Some(word)
+        Ok(Some(word))
     }
 
     /// An argument or a property; `None` after a fault that makes the rest of the node unreadable.
     fn entry(&mut self) -> Option<Entry> {
         let start = self.span();
-        let annotation = self.annotation();
+        let annotation = self.annotation().ok()?;
         let value = self.value(start, annotation)?;
         let behind = self.cursor;
         self.skip(Kind::is_node_space);
@@ -335,7 +342,7 @@ impl Parser<'_> {
         self.advance();
         self.skip(Kind::is_node_space);
         let start = self.span();
-        let annotation = self.annotation();
+        let annotation = self.annotation().ok()?;
         if !self.kind().is_value() {
             self.missing_value(&name);
             return None;
@@ -375,6 +382,9 @@ impl Parser<'_> {
         Some(Argument { annotation, value, span: Span { start: start.start, ..span }, content })
     }
 }
+
+/// Something could not be read, and was reported.
+struct Reported;
 
 enum Entry {
     Argument(Argument),

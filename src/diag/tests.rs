@@ -1,0 +1,135 @@
+//! Diagnostics in their three forms.
+
+use super::{
+    CATALOGUE, Code, Diagnostic, FileId, SourceMap, Span, codes, nearest, render_github, render_text, to_json,
+};
+use proptest::prelude::*;
+
+fn span(file: FileId, start: u32, end: u32) -> Span {
+    Span { file, start, end }
+}
+
+/// A fault of a manifest and of the library's line that disagrees.
+fn example() -> (Diagnostic, SourceMap) {
+    let mut sources = SourceMap::default();
+    let manifest = sources.add("run/manifest.kdl", "amp 1\nträin lr=2 # 50%\n");
+    let library = sources.add("std:optimizers/x", "module \"x\" {\n    parameter \"lr\"\n}\n");
+    let fault = Diagnostic::error(codes::OUT_OF_RANGE, "`lr` is 2,\nand must be below 1")
+        .at(span(manifest, 16, 17), "must be below 1")
+        .at(span(library, 27, 31), "declared here")
+        .help("write 50%");
+    (fault, sources)
+}
+
+#[test]
+fn text_shows_whole_lines_of_both_files() {
+    let (fault, sources) = example();
+    let warning = Diagnostic::warning(codes::NO_SCALER, "look at this");
+    let expected = "\
+error[AMP0207]: `lr` is 2,
+and must be below 1
+   ╭─[run/manifest.kdl:2:10]
+ 2 │ träin lr=2 # 50%
+   ·          ┬
+   ·          ╰── must be below 1
+   ╰────
+   ╭─[std:optimizers/x:2:15]
+ 2 │     parameter \"lr\"
+   ·               ──┬─
+   ·                 ╰── declared here
+   ╰────
+  help: write 50%
+
+warning[AMP0229]: look at this
+";
+    assert_eq!(render_text(&[fault, warning], &sources, false), expected);
+}
+
+#[test]
+fn colour_changes_nothing_but_colour() {
+    let (fault, sources) = example();
+    let colored = render_text(std::slice::from_ref(&fault), &sources, true);
+    let mut plain = String::new();
+    let mut rest = colored.as_str();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, rest)| rest);
+    }
+    plain.push_str(rest);
+    assert!(colored.contains("\u{1b}[1m\u{1b}[31merror[AMP0207]"), "{colored:?}");
+    assert_eq!(plain, render_text(&[fault], &sources, false));
+}
+
+#[test]
+fn json_has_lines_columns_and_bytes() {
+    let (fault, sources) = example();
+    let expected = serde_json::json!({
+        "schema": "amp.diagnostic/1",
+        "code": "AMP0207",
+        "severity": "error",
+        "message": "`lr` is 2,\nand must be below 1",
+        "labels": [
+            { "file": "run/manifest.kdl", "line": 2, "column": 10, "bytes": [16, 17], "text": "must be below 1" },
+            { "file": "std:optimizers/x", "line": 2, "column": 15, "bytes": [27, 31], "text": "declared here" },
+        ],
+        "help": "write 50%",
+    });
+    assert_eq!(to_json(&fault, &sources), expected);
+    let bare = to_json(&Diagnostic::warning(Code(999), "m"), &sources);
+    assert_eq!((bare["labels"].clone(), bare["help"].clone()), (serde_json::json!([]), serde_json::Value::Null));
+}
+
+#[test]
+fn github_annotations_are_one_escaped_line_at_a_file_of_the_repository() {
+    let (fault, mut sources) = example();
+    let expected = "::error file=run/manifest.kdl,line=2,endLine=2,col=10,endColumn=11,title=AMP0207::\
+                    `lr` is 2,%0Aand must be below 1 (must be below 1)%0Ahelp: write 50%25\n";
+    assert_eq!(render_github(&[fault], &sources), expected);
+    let odd = sources.add("a,b:c.kdl", "x\ny\n");
+    let long = Diagnostic::warning(codes::NO_SCALER, "m").at(span(odd, 0, 3), "t");
+    assert_eq!(
+        render_github(&[long], &sources),
+        "::warning file=a%2Cb%3Ac.kdl,line=1,endLine=2,title=AMP0229::m (t)\n"
+    );
+    let library = Diagnostic::warning(codes::NO_SCALER, "m").at(span(FileId(1), 0, 3), "t");
+    assert_eq!(render_github(&[library], &sources), "::warning title=AMP0229::m (t)\n");
+}
+
+#[test]
+fn codes_are_read_as_people_write_them() {
+    for text in ["AMP0207", "amp0207", "amp207", "0207", "207", " 207 "] {
+        assert_eq!(Code::parse(text), Some(codes::OUT_OF_RANGE), "{text}");
+    }
+    for text in ["", "AMP", "AMP02070", "x207", "-207", "ämp"] {
+        assert_eq!(Code::parse(text), None, "{text}");
+    }
+    assert_eq!(codes::OUT_OF_RANGE.page().map(|page| page.code), Some(codes::OUT_OF_RANGE));
+    assert!(CATALOGUE.windows(2).all(|pair| pair[0].code < pair[1].code));
+}
+
+#[test]
+fn the_nearest_name_is_near() {
+    assert_eq!(nearest("optimzer", ["run", "optimizer", "train"]), Some("optimizer"));
+    assert_eq!(nearest("schedule", ["run", "train"]), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Spans of any two characters of any text, and of none, are rendered.
+    #[test]
+    fn any_span_of_any_text_is_rendered(text in any::<String>(), from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>()) {
+        let mut places: Vec<u32> = text.char_indices().map(|(at, _)| at as u32).collect();
+        places.push(text.len() as u32);
+        let (from, to) = (*from.get(&places), *to.get(&places));
+        let mut sources = SourceMap::default();
+        let file = sources.add("f", text);
+        let place = span(file, from.min(to), from.max(to));
+        let fault = Diagnostic::error(codes::UNEXPECTED, "m").at(place, "l").at(span(file, 4_000_000, 0), "x").at(span(FileId(7), 0, 9), "y");
+        let rendered = render_text(&[fault.clone()], &sources, false);
+        prop_assert!(rendered.starts_with("error[AMP0100]: m\n"));
+        prop_assert_eq!(render_github(&[fault.clone()], &sources).lines().count(), 1);
+        let json = to_json(&fault, &sources);
+        prop_assert_eq!(json["labels"].as_array().map(Vec::len), Some(3));
+    }
+}
