@@ -151,7 +151,10 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
         let value_path = if alone { path.to_owned() } else { format!("{path}.{}", expected.name) };
         let passed = check_value(expected, argument, node, &value_path, Some(path), sink);
         if passed && known.is_some() {
-            fields.values.insert(expected.name.clone(), Field { value: argument.value.clone(), span: Some(argument.span) });
+            fields.values.insert(
+                expected.name.clone(),
+                Field { value: argument.value.clone(), span: Some(argument.span) },
+            );
         } else if passed {
             fields.rest.push(argument);
         }
@@ -161,7 +164,8 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             Some(expected) => {
                 let field_path = format!("{path}.{}", expected.name);
                 if check_value(expected, &property.value, node, &field_path, None, sink) {
-                    let field = Field { value: property.value.value.clone(), span: Some(property.value.span) };
+                    let field =
+                        Field { value: property.value.value.clone(), span: Some(property.value.span) };
                     fields.values.insert(expected.name.clone(), field);
                 }
             }
@@ -183,7 +187,13 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
     fields
 }
 
-fn check_children<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, fields: &mut Fields<'tree>, sink: &mut Sink) {
+fn check_children<'tree>(
+    node: &'tree Node,
+    rule: &NodeRule,
+    path: &str,
+    fields: &mut Fields<'tree>,
+    sink: &mut Sink,
+) {
     if rule.children.is_empty() {
         if let Some(first) = node.children.as_ref().and_then(|children| children.first()) {
             sink.push(
@@ -231,7 +241,8 @@ pub(crate) fn check_nodes<'tree>(
     }
     for rule in rules.iter().filter(|rule| rule.occurs == Occurs::Once && !first.contains_key(rule.name)) {
         let place = path.map_or_else(|| "the manifest".to_owned(), |path| format!("`{path}`"));
-        let mut diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("{place} has no `{}`", rule.name));
+        let mut diagnostic =
+            Diagnostic::error(codes::MISSING_NODE, format!("{place} has no `{}`", rule.name));
         if let Some(span) = parent {
             diagnostic = diagnostic.at(span, format!("`{}` is expected in its block", rule.name));
         }
@@ -256,7 +267,12 @@ fn example(rule: &NodeRule) -> String {
     text
 }
 
-pub(crate) fn unknown_node<'a>(node: &Node, known: impl Iterator<Item = &'a str>, path: Option<&str>, sink: &mut Sink) {
+pub(crate) fn unknown_node<'a>(
+    node: &Node,
+    known: impl Iterator<Item = &'a str>,
+    path: Option<&str>,
+    sink: &mut Sink,
+) {
     let known: Vec<&str> = known.collect();
     let name = clip(&node.name.text);
     // A place of several words is a phrase, and no path.
@@ -310,8 +326,11 @@ fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str,
         _ => format!("{count} arguments"),
     };
     let names: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
-    let diagnostic = Diagnostic::error(codes::EXTRA_ARGUMENT, format!("`{path}` takes {expected} and has {}", node.arguments.len()))
-        .at(argument.span, "one too many");
+    let diagnostic = Diagnostic::error(
+        codes::EXTRA_ARGUMENT,
+        format!("`{path}` takes {expected} and has {}", node.arguments.len()),
+    )
+    .at(argument.span, "one too many");
     sink.push(diagnostic.help(match names.as_slice() {
         [] => "delete it".to_owned(),
         _ => format!("settings are written `name=value`; known are {}", list(&names)),
@@ -329,14 +348,17 @@ fn missing(rule: &Rule, node: &Node, path: &str, argument: bool, fields: &mut Fi
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, "declared here without a default");
     }
-    let form = if argument { format!("write the {}", rule.name) } else { format!("write `{}=…`", rule.name) };
+    let form =
+        if argument { format!("write the {}", rule.name) } else { format!("write `{}=…`", rule.name) };
     sink.push(diagnostic.help(format!("{form}: {}", lower(&rule.doc))));
 }
 
 pub(crate) fn lower(doc: &str) -> String {
     let mut characters = doc.chars();
     match characters.next() {
-        Some(first) => first.to_lowercase().chain(characters).collect::<String>().trim_end_matches('.').to_owned(),
+        Some(first) => {
+            first.to_lowercase().chain(characters).collect::<String>().trim_end_matches('.').to_owned()
+        }
         None => "it has no default".to_owned(),
     }
 }
@@ -347,9 +369,12 @@ fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
         "expr" => Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
             .at(span, "only the body of a module can compute")
             .help("write the value itself"),
-        _ => Diagnostic::error(codes::ANNOTATION, format!("the type annotation `({})` is not known", clip(name)))
-            .at(span, "not known")
-            .help("delete it; the type of every value is declared already"),
+        _ => Diagnostic::error(
+            codes::ANNOTATION,
+            format!("the type annotation `({})` is not known", clip(name)),
+        )
+        .at(span, "not known")
+        .help("delete it; the type of every value is declared already"),
     };
     sink.push(diagnostic);
 }
@@ -434,20 +459,30 @@ fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Op
             let plain = text.parse::<f64>().is_ok_and(f64::is_finite);
             plain.then(|| format!("remove the quotes: {}", written(text)))
         }
-        (Kind::Flag, Value::Text(text)) if matches!(text.as_str(), "true" | "false" | "yes" | "no" | "on" | "off") => {
+        (Kind::Flag, Value::Text(text))
+            if matches!(text.as_str(), "true" | "false" | "yes" | "no" | "on" | "off") =>
+        {
             let flag = matches!(text.as_str(), "true" | "yes" | "on");
             Some(format!("write {}", written(&format!("#{flag}"))))
         }
         (Kind::Flag, Value::Number(number)) if matches!(number.lexeme.as_str(), "0" | "1") => {
             Some(format!("write {}", written(&format!("#{}", number.lexeme == "1"))))
         }
-        (Kind::Text, Value::Number(number)) => Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme))))),
+        (Kind::Text, Value::Number(number)) => {
+            Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme)))))
+        }
         (_, Value::Null) => Some("delete it to get the default, or write a value".to_owned()),
         _ => None,
     }
 }
 
-fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, written: &dyn Fn(&str) -> String) -> ValueFault {
+fn number_fault(
+    rule: &Rule,
+    fault: NumberFault,
+    lexeme: &str,
+    path: &str,
+    written: &dyn Fn(&str) -> String,
+) -> ValueFault {
     let width = if rule.kind == Kind::Real32 { "f32" } else { "f64" };
     let lexeme = clip(lexeme);
     let (code, message, help) = match fault {
@@ -456,12 +491,16 @@ fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, writt
             format!("`{path}` is `{lexeme}`, and a whole number is expected"),
             whole.map(|whole| format!("write {}", written(&whole.to_string()))),
         ),
-        NumberFault::TooLarge if rule.kind == Kind::Integer => {
-            (codes::DOES_NOT_FIT, format!("`{path}` is larger than any whole number that amp counts with"), None)
-        }
-        NumberFault::TooLarge => {
-            (codes::DOES_NOT_FIT, format!("`{path}` is larger than the largest {width}"), Some("write a finite number".to_owned()))
-        }
+        NumberFault::TooLarge if rule.kind == Kind::Integer => (
+            codes::DOES_NOT_FIT,
+            format!("`{path}` is larger than any whole number that amp counts with"),
+            None,
+        ),
+        NumberFault::TooLarge => (
+            codes::DOES_NOT_FIT,
+            format!("`{path}` is larger than the largest {width}"),
+            Some("write a finite number".to_owned()),
+        ),
         NumberFault::TooSmall => (
             codes::DOES_NOT_FIT,
             format!("`{path}` is not zero, and so small that it is zero as {width}"),
@@ -499,12 +538,14 @@ fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> S
         message: format!("`{path}` is \"{}\", and must be one of {}", clip(text), list(&known)),
         label: "not one of them".to_owned(),
         declared: "declared here".to_owned(),
-        help: nearest(text, known.iter().copied()).map(|name| format!("did you mean {}?", written(&format!("\"{name}\"")))),
+        help: nearest(text, known.iter().copied())
+            .map(|name| format!("did you mean {}?", written(&format!("\"{name}\"")))),
     })
 }
 
 /// A piece of the user's text that is short enough for a message, without line breaks.
 pub(crate) fn clip(text: &str) -> String {
-    let line: String = text.chars().take(60).map(|character| if character.is_control() { ' ' } else { character }).collect();
+    let line: String =
+        text.chars().take(60).map(|character| if character.is_control() { ' ' } else { character }).collect();
     if line.len() < text.len() { format!("{line}…") } else { line }
 }

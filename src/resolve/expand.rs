@@ -106,8 +106,10 @@ impl<'a, 'world> Expander<'a, 'world> {
     fn spend(&mut self, span: Span) -> bool {
         self.items += 1;
         if self.items == MAX_ITEMS + 1 {
-            let diagnostic =
-                Diagnostic::error(codes::EXPANSION, format!("the model comes to more than {MAX_ITEMS} layers and iterations"));
+            let diagnostic = Diagnostic::error(
+                codes::EXPANSION,
+                format!("the model comes to more than {MAX_ITEMS} layers and iterations"),
+            );
             self.sink.push(diagnostic.at(span, "one too many").help("lower the counts of `repeat`"));
         }
         self.items <= MAX_ITEMS
@@ -119,9 +121,13 @@ impl<'a, 'world> Expander<'a, 'world> {
             // One report is enough for all that is too deep.
             if self.items <= MAX_ITEMS {
                 self.items = MAX_ITEMS + 1;
-                let diagnostic =
-                    Diagnostic::error(codes::EXPANSION, format!("blocks and modules are nested deeper than {MAX_LEVELS} levels"));
-                self.sink.push(diagnostic.at(span, "one level too many").help("use fewer modules inside one another"));
+                let diagnostic = Diagnostic::error(
+                    codes::EXPANSION,
+                    format!("blocks and modules are nested deeper than {MAX_LEVELS} levels"),
+                );
+                self.sink.push(
+                    diagnostic.at(span, "one level too many").help("use fewer modules inside one another"),
+                );
             }
             return false;
         }
@@ -156,7 +162,12 @@ impl<'a, 'world> Expander<'a, 'world> {
             "residual" => {
                 check(&item.node, &structure("residual"), "residual", self.sink);
                 let inner = self.chain(item.written.nodes(), frame, &path);
-                blocks.push(Block::Parallel { path, combine: Combine::Add, chains: vec![inner, Vec::new()], span });
+                blocks.push(Block::Parallel {
+                    path,
+                    combine: Combine::Add,
+                    chains: vec![inner, Vec::new()],
+                    span,
+                });
             }
             "parallel" => self.parallel(item, frame, path, span, blocks),
             "use" => {
@@ -183,13 +194,21 @@ impl<'a, 'world> Expander<'a, 'world> {
         let count: usize = fields.whole("count");
         let index = fields.text("index").to_owned();
         if fields.is_written("index") && (!is_identifier(&index) || frame.scope.contains_key(&index)) {
-            let message = if frame.scope.contains_key(&index) { "hides a name that is known already" } else { "is no name" };
-            let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("the index `{}` {message}", clip(&index)));
+            let message = if frame.scope.contains_key(&index) {
+                "hides a name that is known already"
+            } else {
+                "is no name"
+            };
+            let diagnostic =
+                Diagnostic::error(codes::BAD_NAME, format!("the index `{}` {message}", clip(&index)));
             let span = fields.span("index").unwrap_or(item.written.span);
-            self.sink.push(diagnostic.at(span, "not allowed here").help("choose another name, such as `index=\"i\"`"));
+            self.sink.push(
+                diagnostic.at(span, "not allowed here").help("choose another name, such as `index=\"i\"`"),
+            );
             return;
         }
-        let mut inner = Frame { module: Rc::clone(&frame.module), scope: frame.scope.clone(), site: frame.site };
+        let mut inner =
+            Frame { module: Rc::clone(&frame.module), scope: frame.scope.clone(), site: frame.site };
         for turn in 0..count {
             if !self.spend(item.written.span) {
                 return;
@@ -206,7 +225,14 @@ impl<'a, 'world> Expander<'a, 'world> {
         }
     }
 
-    fn parallel(&mut self, item: &Item<'_>, frame: &Frame, path: String, span: Span, blocks: &mut Vec<Block>) {
+    fn parallel(
+        &mut self,
+        item: &Item<'_>,
+        frame: &Frame,
+        path: String,
+        span: Span,
+        blocks: &mut Vec<Block>,
+    ) {
         let fields = check(&item.node, &structure("parallel"), "parallel", self.sink);
         let combine = match fields.text("combine") {
             "multiply" => Combine::Multiply,
@@ -214,7 +240,8 @@ impl<'a, 'world> Expander<'a, 'world> {
             _ => Combine::Add,
         };
         if fields.is_written("axis") && !matches!(combine, Combine::Concatenate { .. }) {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, "`axis` belongs to combine=\"concatenate\" alone");
+            let diagnostic =
+                Diagnostic::error(codes::CONFLICT, "`axis` belongs to combine=\"concatenate\" alone");
             let axis = fields.span("axis").unwrap_or(item.written.span);
             self.sink.push(diagnostic.at(axis, "says nothing here").help("delete it"));
         }
@@ -234,8 +261,15 @@ impl<'a, 'world> Expander<'a, 'world> {
             chains.push(self.chain(part.written.nodes(), frame, &format!("{path}.{name}")));
         }
         if chains.len() < 2 {
-            let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("`parallel` has {} chains, and needs two", chains.len()));
-            self.sink.push(diagnostic.at(item.written.span, "chains are combined here").help("add `chain { … }`; an empty chain passes its input on"));
+            let diagnostic = Diagnostic::error(
+                codes::MISSING_NODE,
+                format!("`parallel` has {} chains, and needs two", chains.len()),
+            );
+            self.sink.push(
+                diagnostic
+                    .at(item.written.span, "chains are combined here")
+                    .help("add `chain { … }`; an empty chain passes its input on"),
+            );
         }
         blocks.push(Block::Parallel { path, combine, chains, span });
     }
@@ -248,10 +282,22 @@ impl<'a, 'world> Expander<'a, 'world> {
         let folder = frame.module.folder.clone();
         let module = self.modules.load(reference, frame.module.kind, folder.as_deref(), span, self.sink)?;
         if self.stack.contains(&module.name) {
-            let circle: Vec<&str> =
-                self.stack.iter().skip_while(|name| **name != module.name).map(String::as_str).chain([module.name.as_str()]).collect();
-            let diagnostic = Diagnostic::error(codes::MODULE_CYCLE, format!("a module uses itself: {}", circle.join(" → ")));
-            self.sink.push(diagnostic.at(span, "closes the circle").help("a module must come to an end: repeat with `repeat`"));
+            let circle: Vec<&str> = self
+                .stack
+                .iter()
+                .skip_while(|name| **name != module.name)
+                .map(String::as_str)
+                .chain([module.name.as_str()])
+                .collect();
+            let diagnostic = Diagnostic::error(
+                codes::MODULE_CYCLE,
+                format!("a module uses itself: {}", circle.join(" → ")),
+            );
+            self.sink.push(
+                diagnostic
+                    .at(span, "closes the circle")
+                    .help("a module must come to an end: repeat with `repeat`"),
+            );
             return None;
         }
         let scope = bind(&module, &fields.open, node, "use", self.sink);
@@ -293,7 +339,11 @@ impl<'a, 'world> Expander<'a, 'world> {
                     match condition {
                         None => {
                             let diagnostic = Diagnostic::error(codes::ELSE, "`else` follows no `if`");
-                            self.sink.push(diagnostic.at(written.span, "no `if` stands right before it").help("write it behind the block of an `if`"));
+                            self.sink.push(
+                                diagnostic
+                                    .at(written.span, "no `if` stands right before it")
+                                    .help("write it behind the block of an `if`"),
+                            );
                         }
                         Some(Some(false)) if self.descend(written.span) => {
                             self.flatten(written.nodes(), frame, items);
@@ -354,7 +404,9 @@ impl<'a, 'world> Expander<'a, 'world> {
             Sort::Reported => return,
         };
         let span = match argument.content {
-            Some(start) => Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span },
+            Some(start) => {
+                Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span }
+            }
             None => argument.span,
         };
         let mut diagnostic = Diagnostic::error(code, fault.message.clone()).at(span, "in this expression");
@@ -369,15 +421,23 @@ impl<'a, 'world> Expander<'a, 'world> {
 
     /// The names of a block's items: given ones first, then kinds made unique. Takes the name out of a layer's arguments.
     fn names(&mut self, items: &mut [Item<'_>]) -> Vec<String> {
-        let given: Vec<Option<(String, Span)>> = items.iter_mut().map(|item| given_name(&mut item.node)).collect();
+        let given: Vec<Option<(String, Span)>> =
+            items.iter_mut().map(|item| given_name(&mut item.node)).collect();
         let mut first: BTreeMap<String, Span> = BTreeMap::new();
         for (name, span) in given.iter().flatten() {
             if !is_identifier(&name.replace('_', "-")) {
-                let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
+                let diagnostic =
+                    Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
                 let diagnostic = diagnostic.at(*span, "not allowed as a name");
-                self.sink.push(diagnostic.help("begin with a small letter, and go on with small letters, digits, `-` and `_`"));
+                self.sink
+                    .push(diagnostic.help(
+                        "begin with a small letter, and go on with small letters, digits, `-` and `_`",
+                    ));
             } else if let Some(other) = first.insert(name.clone(), *span) {
-                let diagnostic = Diagnostic::error(codes::DUPLICATE_NAME, format!("two layers of one block are called `{name}`"));
+                let diagnostic = Diagnostic::error(
+                    codes::DUPLICATE_NAME,
+                    format!("two layers of one block are called `{name}`"),
+                );
                 let diagnostic = diagnostic.at(*span, "the name is taken").at(other, "by this layer");
                 self.sink.push(diagnostic.help("give one of them another name"));
             }
@@ -457,12 +517,15 @@ fn structure(name: &str) -> NodeRule {
             .argument(Rule::integer("count", 0, MAX_ITEMS as i64, "How often."))
             .property(Rule::text("index", "The name of the turn's number, from 0.").or_text("index"))
             .property(Rule::text("name", "The name in paths.").optional()),
-        "if" => NodeRule::new("if", "keeps its block when the condition holds").argument(Rule::flag("condition", "The condition.")),
+        "if" => NodeRule::new("if", "keeps its block when the condition holds")
+            .argument(Rule::flag("condition", "The condition.")),
         "else" => NodeRule::new("else", "keeps its block when the condition before it does not hold"),
         "residual" => NodeRule::new("residual", "adds its block's input to its output"),
         "parallel" => NodeRule::new("parallel", "runs chains from one input and combines their outputs")
             .property(Rule::choice("combine", &["add", "multiply", "concatenate"], "How the outputs meet."))
-            .property(Rule::integer("axis", 1, 7, "The axis to concatenate along; the batch is 0.").optional()),
+            .property(
+                Rule::integer("axis", 1, 7, "The axis to concatenate along; the batch is 0.").optional(),
+            ),
         "chain" => NodeRule::new("chain", "one of the chains"),
         _ => NodeRule::new("use", "puts another module here")
             .argument(Rule::text("module", "The module."))

@@ -125,7 +125,13 @@ fn unknown(name: &str, start: usize, end: usize, names: &[&str]) -> Fault {
         true => format!("put blanks around the minus: `{}`", name.replace('-', " - ")),
         false => super::check::suggestion(name, names),
     };
-    Fault { sort: Sort::Name, message: format!("`{name}` is no parameter of this module"), start, end, help: Some(help) }
+    Fault {
+        sort: Sort::Name,
+        message: format!("`{name}` is no parameter of this module"),
+        start,
+        end,
+        help: Some(help),
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -219,7 +225,8 @@ fn number_length(rest: &str) -> usize {
 }
 
 fn number(lexeme: &str, start: usize, end: usize) -> Result<Lexical, Fault> {
-    let fault = || syntax(&format!("`{lexeme}` is not a number"), start, end, "write digits, such as `2` or `0.5`");
+    let fault =
+        || syntax(&format!("`{lexeme}` is not a number"), start, end, "write digits, such as `2` or `0.5`");
     let plain = lexeme.replace('_', "");
     if !plain.contains(['.', 'e', 'E']) {
         return plain.parse().map(Lexical::Integer).map_err(|_| fault());
@@ -264,7 +271,11 @@ impl Evaluator<'_> {
 
     fn unexpected(&self, expected: &str) -> Fault {
         let token = self.token();
-        let message = if token.kind == Lexical::End { format!("the expression ends, and {expected}") } else { expected.to_owned() };
+        let message = if token.kind == Lexical::End {
+            format!("the expression ends, and {expected}")
+        } else {
+            expected.to_owned()
+        };
         Fault { sort: Sort::Syntax, message, start: token.start, end: token.end, help: None }
     }
 
@@ -276,7 +287,11 @@ impl Evaluator<'_> {
 
     fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(self.unexpected("the expression is nested too deeply")) } else { Ok(()) }
+        if self.depth > MAX_DEPTH {
+            Err(self.unexpected("the expression is nested too deeply"))
+        } else {
+            Ok(())
+        }
     }
 
     fn or(&mut self) -> Evaluated {
@@ -301,7 +316,13 @@ impl Evaluator<'_> {
         Ok(left)
     }
 
-    fn both_flags(&self, start: usize, operator: &str, left: &Typed, right: &Typed) -> Result<[bool; 2], Fault> {
+    fn both_flags(
+        &self,
+        start: usize,
+        operator: &str,
+        left: &Typed,
+        right: &Typed,
+    ) -> Result<[bool; 2], Fault> {
         match (left, right) {
             (Typed::Flag(left), Typed::Flag(right)) => Ok([*left, *right]),
             _ => Err(self.mixed(start, operator, left, right)),
@@ -309,7 +330,8 @@ impl Evaluator<'_> {
     }
 
     fn mixed(&self, start: usize, operator: &str, left: &Typed, right: &Typed) -> Fault {
-        let message = format!("`{operator}` does not go between {} and {}", left.describe(), right.describe());
+        let message =
+            format!("`{operator}` does not go between {} and {}", left.describe(), right.describe());
         self.fault(Sort::Type, start, message, None)
     }
 
@@ -323,7 +345,12 @@ impl Evaluator<'_> {
         self.depth -= 1;
         match value {
             Typed::Flag(flag) => Ok(Typed::Flag(!flag)),
-            other => Err(self.fault(Sort::Type, start, format!("`not` does not go before {}", other.describe()), None)),
+            other => Err(self.fault(
+                Sort::Type,
+                start,
+                format!("`not` does not go before {}", other.describe()),
+                None,
+            )),
         }
     }
 
@@ -334,8 +361,12 @@ impl Evaluator<'_> {
         let right = self.sum()?;
         let order = match (&left, &right) {
             (Typed::Integer(left), Typed::Integer(right)) => Some(left.cmp(right)),
-            (Typed::Text(left), Typed::Text(right)) if matches!(operator, "==" | "!=") => Some(left.cmp(right)),
-            (Typed::Flag(left), Typed::Flag(right)) if matches!(operator, "==" | "!=") => Some(left.cmp(right)),
+            (Typed::Text(left), Typed::Text(right)) if matches!(operator, "==" | "!=") => {
+                Some(left.cmp(right))
+            }
+            (Typed::Flag(left), Typed::Flag(right)) if matches!(operator, "==" | "!=") => {
+                Some(left.cmp(right))
+            }
             _ => match (real(&left), real(&right)) {
                 (Some(left), Some(right)) => left.partial_cmp(&right),
                 _ => None,
@@ -384,12 +415,23 @@ impl Evaluator<'_> {
             "-" => a - b,
             "*" => a * b,
             "/" => a / b,
-            _ => return Err(self.fault(Sort::Type, start, "`%` goes between whole numbers alone".to_owned(), None)),
+            _ => {
+                return Err(self.fault(
+                    Sort::Type,
+                    start,
+                    "`%` goes between whole numbers alone".to_owned(),
+                    None,
+                ));
+            }
         };
         if value.is_finite() {
             return Ok(Typed::Real(value));
         }
-        let message = if operator == "/" && b == 0.0 { "division by zero" } else { "the result is too large for a number" };
+        let message = if operator == "/" && b == 0.0 {
+            "division by zero"
+        } else {
+            "the result is too large for a number"
+        };
         Err(self.fault(Sort::Arithmetic, start, message.to_owned(), None))
     }
 
@@ -399,7 +441,12 @@ impl Evaluator<'_> {
         }
         if operator == "/" && left.checked_rem(right).is_some_and(|remainder| remainder != 0) {
             let help = "subtract the remainder first, `(a - a % b) / b`, or multiply one side by 1.0";
-            return Err(self.fault(Sort::Arithmetic, start, format!("{left} / {right} is not a whole number"), Some(help)));
+            return Err(self.fault(
+                Sort::Arithmetic,
+                start,
+                format!("{left} / {right} is not a whole number"),
+                Some(help),
+            ));
         }
         let value = match operator {
             "+" => left.checked_add(right),
@@ -409,7 +456,12 @@ impl Evaluator<'_> {
             _ => left.checked_rem(right),
         };
         value.ok_or_else(|| {
-            self.fault(Sort::Arithmetic, start, format!("{left} {operator} {right} is too large for a whole number"), None)
+            self.fault(
+                Sort::Arithmetic,
+                start,
+                format!("{left} {operator} {right} is too large for a whole number"),
+                None,
+            )
         })
     }
 
@@ -424,10 +476,20 @@ impl Evaluator<'_> {
         match value {
             Typed::Integer(value) => match value.checked_neg() {
                 Some(value) => Ok(Typed::Integer(value)),
-                None => Err(self.fault(Sort::Arithmetic, start, "the result is too large for a whole number".to_owned(), None)),
+                None => Err(self.fault(
+                    Sort::Arithmetic,
+                    start,
+                    "the result is too large for a whole number".to_owned(),
+                    None,
+                )),
             },
             Typed::Real(value) => Ok(Typed::Real(-value)),
-            other => Err(self.fault(Sort::Type, start, format!("`-` does not go before {}", other.describe()), None)),
+            other => Err(self.fault(
+                Sort::Type,
+                start,
+                format!("`-` does not go before {}", other.describe()),
+                None,
+            )),
         }
     }
 
@@ -477,7 +539,9 @@ impl Evaluator<'_> {
                 self.fault(Sort::Arithmetic, start, format!("`{name}` is too large to compute with"), None)
             }),
             Some((_, Value::Faulty)) => Err(self.fault(Sort::Reported, start, String::new(), None)),
-            Some(_) => Err(self.fault(Sort::Type, start, format!("`{name}` has no value to compute with"), None)),
+            Some(_) => {
+                Err(self.fault(Sort::Type, start, format!("`{name}` has no value to compute with"), None))
+            }
             None => Err(unknown(name, start, end, self.names)),
         }
     }
@@ -493,7 +557,9 @@ impl Evaluator<'_> {
         let right = self.or()?;
         self.close()?;
         match (&left, &right) {
-            (Typed::Integer(a), Typed::Integer(b)) => Ok(Typed::Integer(if name == "min" { *a.min(b) } else { *a.max(b) })),
+            (Typed::Integer(a), Typed::Integer(b)) => {
+                Ok(Typed::Integer(if name == "min" { *a.min(b) } else { *a.max(b) }))
+            }
             _ => match (real(&left), real(&right)) {
                 (Some(a), Some(b)) => Ok(Typed::Real(if name == "min" { a.min(b) } else { a.max(b) })),
                 _ => Err(self.mixed(start, name, &left, &right)),

@@ -30,10 +30,13 @@ use camino::Utf8Path;
 pub const EDITION: u32 = 1;
 
 /// Reads a manifest from the world and resolves it. The path is shown in messages as it is given.
-pub fn resolve(path: &Utf8Path, world: &dyn World, sources: &mut SourceMap) -> (Option<Plan>, Vec<Diagnostic>) {
-    let unreadable = |message: String, help: &str| {
-        (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)])
-    };
+pub fn resolve(
+    path: &Utf8Path,
+    world: &dyn World,
+    sources: &mut SourceMap,
+) -> (Option<Plan>, Vec<Diagnostic>) {
+    let unreadable =
+        |message: String, help: &str| (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)]);
     match world.read(path).map(String::from_utf8) {
         Ok(Ok(text)) => resolve_text(path, &text, world, sources),
         Ok(Err(fault)) => {
@@ -96,7 +99,8 @@ pub fn catalogue() -> (Vec<LibraryModule>, Vec<Diagnostic>) {
     let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
     let mut library = Vec::new();
     for (name, _) in stdlib::SOURCES {
-        let kind = ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
+        let kind =
+            ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
         if let Some(kind) = kind
             && let Some(module) = modules.load(name, kind, None, span, &mut sink)
         {

@@ -11,7 +11,7 @@
 
 use super::check::{Field, clip, suggestion};
 use super::rule::{Bound, Kind, Name, NodeRule, Presence, Rule};
-use crate::diag::{Diagnostic, SourceMap, Sink, Span, codes};
+use crate::diag::{Diagnostic, Sink, SourceMap, Span, codes};
 use crate::digest::Digest;
 use crate::plan::ModuleUse;
 use crate::stdlib;
@@ -144,17 +144,33 @@ impl<'world> Modules<'world> {
         if module.kind != kind {
             let found = module.kind.word();
             sink.push(
-                Diagnostic::error(codes::MODULE_KIND, format!("`{name}` is {} {found}, and {} {} is expected", article(found), article(kind.word()), kind.word()))
-                    .at(span, format!("a module of kind {} is expected here", kind.word()))
-                    .at(module.span, "the kind is declared here")
-                    .help(format!("modules of the library are {}", listed(kind))),
+                Diagnostic::error(
+                    codes::MODULE_KIND,
+                    format!(
+                        "`{name}` is {} {found}, and {} {} is expected",
+                        article(found),
+                        article(kind.word()),
+                        kind.word()
+                    ),
+                )
+                .at(span, format!("a module of kind {} is expected here", kind.word()))
+                .at(module.span, "the kind is declared here")
+                .help(format!("modules of the library are {}", listed(kind))),
             );
             return None;
         }
         Some(module)
     }
 
-    fn read(&mut self, name: &str, reference: &str, kind: ModuleKind, is_path: bool, span: Span, sink: &mut Sink) -> Option<Module> {
+    fn read(
+        &mut self,
+        name: &str,
+        reference: &str,
+        kind: ModuleKind,
+        is_path: bool,
+        span: Span,
+        sink: &mut Sink,
+    ) -> Option<Module> {
         let text: Rc<str> = if is_path {
             self.read_file(name, span, sink)?.into()
         } else {
@@ -171,7 +187,8 @@ impl<'world> Modules<'world> {
         if !tree.complete {
             return None;
         }
-        let folder = is_path.then(|| Utf8Path::new(name).parent().map(Utf8Path::to_owned).unwrap_or_default());
+        let folder =
+            is_path.then(|| Utf8Path::new(name).parent().map(Utf8Path::to_owned).unwrap_or_default());
         declaration(name, tree.nodes, folder, Span { file, start: 0, end: 0 }, sink)
     }
 
@@ -181,14 +198,19 @@ impl<'world> Modules<'world> {
                 Ok(text) => Some(text),
                 Err(fault) => {
                     let at = fault.utf8_error().valid_up_to();
-                    let diagnostic = Diagnostic::error(codes::UNREADABLE, format!("the module `{name}` is not UTF-8 text"));
-                    let diagnostic = diagnostic.at(span, format!("byte {at} of this file is no part of a character"));
+                    let diagnostic = Diagnostic::error(
+                        codes::UNREADABLE,
+                        format!("the module `{name}` is not UTF-8 text"),
+                    );
+                    let diagnostic =
+                        diagnostic.at(span, format!("byte {at} of this file is no part of a character"));
                     sink.push(diagnostic.help("save the file as UTF-8"));
                     None
                 }
             },
             Err(fault) => {
-                let diagnostic = Diagnostic::error(codes::UNREADABLE, format!("the module `{name}` cannot be read"));
+                let diagnostic =
+                    Diagnostic::error(codes::UNREADABLE, format!("the module `{name}` cannot be read"));
                 let diagnostic = diagnostic.at(span, reason(&fault));
                 sink.push(diagnostic.help("paths are relative to the folder of the file that names them"));
                 None
@@ -224,7 +246,11 @@ fn unknown_module(name: &str, reference: &str, kind: ModuleKind, span: Span, sin
     };
     let help = match crate::diag::nearest(reference, known.iter().copied()) {
         Some(near) => format!("did you mean \"{near}\"?"),
-        None => format!("the library has {}; a module of your own is named by its path, \"./{}.kdl\"", listed(kind), clip(reference)),
+        None => format!(
+            "the library has {}; a module of your own is named by its path, \"./{}.kdl\"",
+            listed(kind),
+            clip(reference)
+        ),
     };
     sink.push(
         Diagnostic::error(codes::UNKNOWN_MODULE, format!("the library has no module `{}`", clip(name)))
@@ -239,7 +265,10 @@ pub(crate) fn join(folder: &Utf8Path, text: &str, span: Span, sink: &mut Sink) -
     let fault = if text.is_empty() {
         Some(("the path is empty", "write the path of a file"))
     } else if text.starts_with('/') || drive {
-        Some(("the path is absolute", "write it relative to the folder of this file: an absolute path is another file on another machine"))
+        Some((
+            "the path is absolute",
+            "write it relative to the folder of this file: an absolute path is another file on another machine",
+        ))
     } else if text.contains('\\') {
         Some(("the path contains `\\`", "separate folders with `/`, which every system understands"))
     } else if text.contains(['\0', '\n', '\r']) {
@@ -297,7 +326,13 @@ fn parameter_rule(kind: Kind) -> NodeRule {
 }
 
 /// Reads the one `module` node of a text.
-fn declaration(name: &str, nodes: Vec<Node>, folder: Option<Utf8PathBuf>, start: Span, sink: &mut Sink) -> Option<Module> {
+fn declaration(
+    name: &str,
+    nodes: Vec<Node>,
+    folder: Option<Utf8PathBuf>,
+    start: Span,
+    sink: &mut Sink,
+) -> Option<Module> {
     let before = sink.diagnostics.len();
     let mut modules = Vec::new();
     for node in nodes {
@@ -308,7 +343,8 @@ fn declaration(name: &str, nodes: Vec<Node>, folder: Option<Utf8PathBuf>, start:
         }
     }
     let [node] = modules.as_mut_slice() else {
-        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, format!("`{name}` declares {} modules", modules.len()));
+        let diagnostic =
+            Diagnostic::error(codes::MODULE_SHAPE, format!("`{name}` declares {} modules", modules.len()));
         let span = modules.get(1).map_or(start, |node| node.span);
         let diagnostic = diagnostic.at(span, "exactly one is expected in a file");
         sink.push(diagnostic.help("write `module \"name\" kind=\"model\" doc=\"…\" { body { … } }`"));
@@ -324,7 +360,12 @@ fn declaration(name: &str, nodes: Vec<Node>, folder: Option<Utf8PathBuf>, start:
         match child.name.text.as_str() {
             "parameter" => parameters.extend(parameter(&child, &parameters, sink)),
             "body" if body.is_none() => {
-                super::check::check(&Node { children: None, ..child.clone() }, &NodeRule::new("body", "the body"), "module.body", sink);
+                super::check::check(
+                    &Node { children: None, ..child.clone() },
+                    &NodeRule::new("body", "the body"),
+                    "module.body",
+                    sink,
+                );
                 body = Some(child.children.unwrap_or_default());
             }
             "body" => {
@@ -364,9 +405,15 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         check_parameter_name(&name, name_span, sink);
     }
     if let Some(first) = known.iter().find(|rule| rule.name == name.as_str()) {
-        let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, format!("the parameter `{name}` is declared twice"));
+        let diagnostic =
+            Diagnostic::error(codes::DUPLICATE_NODE, format!("the parameter `{name}` is declared twice"));
         let diagnostic = diagnostic.at(name_span, "declared again");
-        sink.push(first.span.into_iter().fold(diagnostic, |diagnostic, span| diagnostic.at(span, "first declared here")));
+        sink.push(
+            first
+                .span
+                .into_iter()
+                .fold(diagnostic, |diagnostic, span| diagnostic.at(span, "first declared here")),
+        );
     }
     let mut rule = Rule {
         name: Name::Owned(name),
@@ -377,15 +424,22 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         doc: Name::Owned(fields.text("doc").to_owned()),
         span: Some(name_span),
     };
-    for (end, open, low) in [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)] {
+    for (end, open, low) in
+        [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)]
+    {
         if fields.get(end).is_none() {
             continue;
         }
         let bound = Some(Bound { value: fields.f64(end), open });
         let place = if low { &mut rule.range.low } else { &mut rule.range.high };
         if place.is_some() {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{end}` gives an end of the range that is given already"));
-            sink.push(diagnostic.at(fields.span(end).unwrap_or(node.span), "given again").help("keep one of them"));
+            let diagnostic = Diagnostic::error(
+                codes::CONFLICT,
+                format!("`{end}` gives an end of the range that is given already"),
+            );
+            sink.push(
+                diagnostic.at(fields.span(end).unwrap_or(node.span), "given again").help("keep one of them"),
+            );
         }
         *place = bound;
     }
@@ -394,13 +448,18 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         sink.push(diagnostic.at(node.span, format!("nothing is {}", rule.range)));
     }
     if let Some(list) = fields.child("one-of") {
-        rule.one_of = list.rest.iter().filter_map(|argument| match &argument.value {
-            Value::Text(text) => Some(Name::Owned(text.clone())),
-            _ => None,
-        }).collect();
+        rule.one_of = list
+            .rest
+            .iter()
+            .filter_map(|argument| match &argument.value {
+                Value::Text(text) => Some(Name::Owned(text.clone())),
+                _ => None,
+            })
+            .collect();
     }
     if let Some(default) = node.property("default").filter(|_| fields.get("default").is_some()) {
-        let passed = super::check::check_value(&rule, &default.value, node, "module.parameter.default", None, sink);
+        let passed =
+            super::check::check_value(&rule, &default.value, node, "module.parameter.default", None, sink);
         if passed {
             rule.presence = Presence::Default(default.value.value.clone());
         }
@@ -411,7 +470,11 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
 fn check_parameter_name(name: &str, span: Span, sink: &mut Sink) {
     let reserved = matches!(name, "true" | "false" | "and" | "or" | "not" | "min" | "max");
     if reserved || !is_identifier(name) {
-        let message = if reserved { format!("`{name}` is a word of expressions") } else { format!("`{}` cannot be a parameter's name", clip(name)) };
+        let message = if reserved {
+            format!("`{name}` is a word of expressions")
+        } else {
+            format!("`{}` cannot be a parameter's name", clip(name))
+        };
         sink.push(
             Diagnostic::error(codes::BAD_NAME, message)
                 .at(span, "not allowed as a name")
@@ -429,7 +492,13 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 }
 
 /// Gives a module's parameters their values: those of `properties`, else defaults.
-pub(crate) fn bind(module: &Module, properties: &[&Property], node: &Node, path: &str, sink: &mut Sink) -> Scope {
+pub(crate) fn bind(
+    module: &Module,
+    properties: &[&Property],
+    node: &Node,
+    path: &str,
+    sink: &mut Sink,
+) -> Scope {
     let mut scope = Scope::new();
     for property in properties {
         let Some(rule) = module.parameters.iter().find(|rule| rule.name == property.name.text) else {
@@ -437,7 +506,8 @@ pub(crate) fn bind(module: &Module, properties: &[&Property], node: &Node, path:
             continue;
         };
         let value: &Argument = &property.value;
-        let passed = super::check::check_value(rule, value, node, &format!("{path}.{}", rule.name), None, sink);
+        let passed =
+            super::check::check_value(rule, value, node, &format!("{path}.{}", rule.name), None, sink);
         // A faulty value keeps its place, so that it is not missing too.
         let value = if passed { value.value.clone() } else { Value::Faulty };
         let field = Field { value, span: Some(property.value.span) };
@@ -471,8 +541,11 @@ fn unknown_parameter(module: &Module, property: &Property, sink: &mut Sink) {
 }
 
 fn missing_parameter(module: &Module, rule: &Rule, node: &Node, path: &str, sink: &mut Sink) {
-    let mut diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no property `{}`, which `{}` needs", rule.name, module.name))
-        .at(node.span, format!("{} is expected", rule.kind.describe()));
+    let mut diagnostic = Diagnostic::error(
+        codes::MISSING,
+        format!("`{path}` has no property `{}`, which `{}` needs", rule.name, module.name),
+    )
+    .at(node.span, format!("{} is expected", rule.kind.describe()));
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, "declared here without a default");
     }

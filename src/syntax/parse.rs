@@ -157,7 +157,10 @@ impl Parser<'_> {
 
     fn no_name(&mut self) {
         match self.kind() {
-            Kind::OpenBrace => self.unexpected("a block without a node", "write the node's name before its block, on the same line"),
+            Kind::OpenBrace => self.unexpected(
+                "a block without a node",
+                "write the node's name before its block, on the same line",
+            ),
             Kind::Semicolon => self.unexpected("ends no node", "delete it"),
             // Reported by the lexer.
             Kind::Faulty => self.complete = false,
@@ -222,7 +225,9 @@ impl Parser<'_> {
             return;
         }
         let diagnostic = Diagnostic::error(codes::SPACE, "a blank is missing between two values");
-        self.fault(diagnostic.at(self.span(), "touches what stands before it").help("put a blank in front of it"));
+        self.fault(
+            diagnostic.at(self.span(), "touches what stands before it").help("put a blank in front of it"),
+        );
     }
 
     fn add(&mut self, node: &mut Node, entry: Entry) {
@@ -253,9 +258,13 @@ impl Parser<'_> {
         let open = self.span();
         self.advance();
         if depth + 1 > MAX_DEPTH {
-            let diagnostic =
-                Diagnostic::error(codes::TOO_DEEP, format!("blocks are nested deeper than {MAX_DEPTH} levels"));
-            self.fault(diagnostic.at(open, "one level too many").help("move inner parts into modules of their own"));
+            let diagnostic = Diagnostic::error(
+                codes::TOO_DEEP,
+                format!("blocks are nested deeper than {MAX_DEPTH} levels"),
+            );
+            self.fault(
+                diagnostic.at(open, "one level too many").help("move inner parts into modules of their own"),
+            );
             self.skip_block();
             return Vec::new();
         }
@@ -305,7 +314,10 @@ impl Parser<'_> {
         self.advance();
         self.skip(Kind::is_node_space);
         let Kind::Text(text) = self.kind() else {
-            self.unexpected("a type's name is expected", "write `(expr)\"…\"` for an expression, or delete the parenthesis");
+            self.unexpected(
+                "a type's name is expected",
+                "write `(expr)\"…\"` for an expression, or delete the parenthesis",
+            );
             return Err(Reported);
         };
         let word = Word { text: text.clone(), span: self.span() };
@@ -354,7 +366,8 @@ impl Parser<'_> {
     fn missing_value(&mut self, name: &Word) {
         let message = format!("the property `{}` has no value", clip(&name.text));
         let diagnostic = Diagnostic::error(codes::MISSING_VALUE, message);
-        let diagnostic = diagnostic.at(Span { end: name.span.end + 1, ..name.span }, "a value is expected behind it");
+        let diagnostic =
+            diagnostic.at(Span { end: name.span.end + 1, ..name.span }, "a value is expected behind it");
         self.fault(diagnostic.help(format!("write `{}=` and the value behind it", clip(&name.text))));
     }
 
@@ -373,7 +386,10 @@ impl Parser<'_> {
         };
         let content = match &value {
             Value::Text(text) if self.lexeme() == text => Some(span.start),
-            Value::Text(text) if self.lexeme().len() == text.len() + 2 && self.lexeme().get(1..=text.len()) == Some(text) => {
+            Value::Text(text)
+                if self.lexeme().len() == text.len() + 2
+                    && self.lexeme().get(1..=text.len()) == Some(text) =>
+            {
                 Some(span.start + 1)
             }
             _ => None,

@@ -29,13 +29,82 @@ fn survive(text: &str) {
 /// Words that meet in manifests and modules, so that random rows of them reach deep.
 fn word() -> impl Strategy<Value = String> {
     let words = [
-        "amp", "run", "data", "model", "precision", "scaler", "optimizer", "schedule", "train", "evaluate", "loss",
-        "source", "sources", "columns", "batch", "split", "shape", "normalise", "format", "module", "parameter", "body",
-        "repeat", "if", "else", "residual", "parallel", "chain", "use", "linear", "conv2d", "kernel", "relu", "one-of",
-        "\"x\"", "\"mlp\"", "\"./net.kdl\"", "\"std:models/mlp\"", "\"model\"", "(expr)\"i * (n + 1)\"", "(expr)\"1/0\"",
-        "(expr)\"not true\"", "kind=\"model\"", "doc=\"d\"", "type=\"integer\"", "default=1", "min=0", "classes=10",
-        "hidden=2", "out=3", "lr=1e-3", "1", "-1", "1e400", "#true", "#nan", "0x1f", ".5", "{", "}", "\n", ";", "/-",
-        "//", "/*", "*/", "=", "\\", "(", ")", "\"\"\"", "#\"", " ", "é", "\u{200e}", "\u{feff}",
+        "amp",
+        "run",
+        "data",
+        "model",
+        "precision",
+        "scaler",
+        "optimizer",
+        "schedule",
+        "train",
+        "evaluate",
+        "loss",
+        "source",
+        "sources",
+        "columns",
+        "batch",
+        "split",
+        "shape",
+        "normalise",
+        "format",
+        "module",
+        "parameter",
+        "body",
+        "repeat",
+        "if",
+        "else",
+        "residual",
+        "parallel",
+        "chain",
+        "use",
+        "linear",
+        "conv2d",
+        "kernel",
+        "relu",
+        "one-of",
+        "\"x\"",
+        "\"mlp\"",
+        "\"./net.kdl\"",
+        "\"std:models/mlp\"",
+        "\"model\"",
+        "(expr)\"i * (n + 1)\"",
+        "(expr)\"1/0\"",
+        "(expr)\"not true\"",
+        "kind=\"model\"",
+        "doc=\"d\"",
+        "type=\"integer\"",
+        "default=1",
+        "min=0",
+        "classes=10",
+        "hidden=2",
+        "out=3",
+        "lr=1e-3",
+        "1",
+        "-1",
+        "1e400",
+        "#true",
+        "#nan",
+        "0x1f",
+        ".5",
+        "{",
+        "}",
+        "\n",
+        ";",
+        "/-",
+        "//",
+        "/*",
+        "*/",
+        "=",
+        "\\",
+        "(",
+        ")",
+        "\"\"\"",
+        "#\"",
+        " ",
+        "é",
+        "\u{200e}",
+        "\u{feff}",
     ];
     prop::sample::select(words.to_vec()).prop_map(str::to_owned)
 }
@@ -136,7 +205,10 @@ fn shuffle_properties(line: &str, seed: u64) -> String {
         properties.reverse();
     }
     let mut properties = properties.into_iter();
-    let words: Vec<&str> = line.split(' ').map(|word| if is_property(&word) { properties.next().unwrap_or(word) } else { word }).collect();
+    let words: Vec<&str> = line
+        .split(' ')
+        .map(|word| if is_property(&word) { properties.next().unwrap_or(word) } else { word })
+        .collect();
     words.join(" ")
 }
 
@@ -154,7 +226,10 @@ fn names_comments_and_module_names_say_nothing() {
         ("train=0.8 test=0.2", "train=0.8 test=0.2 seed=0 shuffle=#true"),
         ("evaluate every=\"epoch\" metrics=\"accuracy\"", ""),
         ("environment \"std:environments/cpu\"", ""),
-        ("schedule \"std:schedules/cosine\" warmup=20", "schedule \"std:schedules/cosine\" warmup=20 final-factor=0.0"),
+        (
+            "schedule \"std:schedules/cosine\" warmup=20",
+            "schedule \"std:schedules/cosine\" warmup=20 final-factor=0.0",
+        ),
         ("clip-norm=1.0", "clip-norm=1.0 accumulate=1 shards=1"),
         ("clip-norm=1.0", "clip-norm=1"),
     ] {
@@ -173,7 +248,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("data", "label=\"last\" header=#false", "label-index=3 header=#false"),
         ("data", "label=\"last\" header=#false classes=10", "label=\"digit\" classes=10"),
         ("data", "header=#false", "header=#false delimiter=\";\""),
-        ("data", "columns label=\"last\" header=#false classes=10", "columns label=\"last\" header=#false classes=11"),
+        (
+            "data",
+            "columns label=\"last\" header=#false classes=10",
+            "columns label=\"last\" header=#false classes=11",
+        ),
         ("data", "divide=16.0", "divide=15.0"),
         ("data", "divide=16.0", "multiply=0.0625"),
         ("data", "normalise \"scale\" divide=16.0", "normalise \"standardise\""),
@@ -188,7 +267,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("data", "shuffle=#true", "shuffle=#true last=\"drop\""),
         ("model", "hidden=256", "hidden=255"),
         ("model", "layers=2", "layers=3"),
-        ("model", "model \"std:models/mlp\" hidden=256 layers=2 classes=10", "model \"std:models/mlp\" hidden=256 layers=2 classes=11"),
+        (
+            "model",
+            "model \"std:models/mlp\" hidden=256 layers=2 classes=10",
+            "model \"std:models/mlp\" hidden=256 layers=2 classes=11",
+        ),
         ("model", "layers=2", "layers=2 activation=\"gelu\""),
         ("model", "layers=2", "layers=2 dropout=0.1"),
         ("loss", "scaler ", "loss \"cross-entropy\" label-smoothing=0.1\nscaler "),
@@ -202,7 +285,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("scaler", "interval=200", "interval=200 growth=4"),
         ("scaler", "interval=200", "interval=200 backoff=0.25"),
         ("scaler", "interval=200", "interval=200 floor=2"),
-        ("scaler", "scaler \"std:scalers/dynamic\" init=65536.0 interval=200", "scaler \"static\" scale=65536"),
+        (
+            "scaler",
+            "scaler \"std:scalers/dynamic\" init=65536.0 interval=200",
+            "scaler \"static\" scale=65536",
+        ),
         ("optimizer", "lr=1e-3", "lr=1.0000002e-3"),
         ("optimizer", "weight-decay=0.01", "weight-decay=0.02"),
         ("optimizer", "weight-decay=0.01", "weight-decay=0.01 beta1=0.8"),
@@ -226,7 +313,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         assert!(MLP.contains(from), "{from}");
         let after = plan(&MLP.replacen(from, to, 1));
         let (old, new) = (before.section_digests(), after.section_digests());
-        let changed: Vec<&str> = old.iter().filter(|(name, digest)| new.get(*name) != Some(*digest)).map(|(name, _)| *name).collect();
+        let changed: Vec<&str> = old
+            .iter()
+            .filter(|(name, digest)| new.get(*name) != Some(*digest))
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(changed, [section], "{from} → {to}");
         let digest = Digest::of(&after);
         assert!(!seen.contains(&digest), "{from} → {to} has the digest of another change");
@@ -239,8 +330,11 @@ fn every_value_has_an_origin_and_every_origin_a_value_or_a_node() {
     for text in [MLP, CNN] {
         let plan = plan(text);
         for (path, value) in plan.entries() {
-            let known = path.split('.').next() == Some("precision") || path.starts_with("data.source") || path == "data.format";
-            let node = ["environment.target", "model", "scaler", "optimizer", "schedule", "environment"].contains(&path.as_str());
+            let known = path.split('.').next() == Some("precision")
+                || path.starts_with("data.source")
+                || path == "data.format";
+            let node = ["environment.target", "model", "scaler", "optimizer", "schedule", "environment"]
+                .contains(&path.as_str());
             assert!(known || node || plan.origins.contains_key(&path), "{path} {value} has no origin");
         }
     }
