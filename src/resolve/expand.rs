@@ -6,14 +6,14 @@
 //! Paths: a layer is named by its first argument or else by its kind; the second unnamed `linear` of a block is `linear-2`.
 //! So a layer put into a block renames only the unnamed ones of its kind behind it, and a named one never.
 
-use super::check::{Fields, check, clip};
+use super::check::{Field, Fields, check, clip};
 use super::expression::{self, Outcome, Sort};
 use super::layers;
 use super::module::{Module, Modules, Scope, bind, is_identifier};
 use super::rule::{Kind, NodeRule, Rule};
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
-use crate::syntax::{Argument, Node, Value};
+use crate::syntax::{Argument, Node, Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -26,8 +26,10 @@ const MAX_LEVELS: usize = 80;
 pub(crate) struct Frame {
     /// The module.
     pub module: Rc<Module>,
-    /// Its parameters and the indices of `repeat` around.
-    pub scope: Scope,
+    /// Its parameters.
+    pub scope: Rc<Scope>,
+    /// The indices of `repeat` around, outermost first: name, turn, and the `repeat`.
+    indices: Vec<(String, usize, Span)>,
     /// The user's line; a layer of a user's own module is its own.
     pub site: Option<Span>,
 }
@@ -36,7 +38,24 @@ impl Frame {
     /// A frame for a module that the node at `site` uses.
     pub fn new(module: Rc<Module>, scope: Scope, site: Option<Span>) -> Self {
         let site = if module.folder.is_some() { None } else { site };
-        Self { module, scope, site }
+        Self { module, scope: Rc::new(scope), indices: Vec::new(), site }
+    }
+
+    /// The declared type and the value of a name; the innermost of one name counts.
+    fn lookup(&self, name: &str) -> Option<(Kind, Field)> {
+        let index = self.indices.iter().rev().find(|(index, ..)| index == name);
+        match index {
+            Some((_, turn, span)) => {
+                let value = Value::Number(Number::from_integer(*turn as i128));
+                Some((Kind::Integer, Field { value, span: Some(*span) }))
+            }
+            None => self.scope.get(name).cloned(),
+        }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let indices = self.indices.iter().map(|(name, ..)| name.as_str());
+        self.scope.keys().map(String::as_str).chain(indices).collect()
     }
 }
 
@@ -193,29 +212,30 @@ impl<'a, 'world> Expander<'a, 'world> {
         let fields = check(&item.node, &structure("repeat"), "repeat", self.sink);
         let count: usize = fields.whole("count");
         let index = fields.text("index").to_owned();
-        if fields.is_written("index") && (!is_identifier(&index) || frame.scope.contains_key(&index)) {
-            let message = if frame.scope.contains_key(&index) {
-                "hides a name that is known already"
-            } else {
-                "is no name"
-            };
-            let diagnostic =
-                Diagnostic::error(codes::BAD_NAME, format!("the index `{}` {message}", clip(&index)));
+        let hides = frame.scope.contains_key(&index)
+            || (fields.is_written("index") && frame.indices.iter().any(|(name, ..)| *name == index));
+        if hides || !is_identifier(&index) {
+            let message = if hides { "hides a name that is known already" } else { "is no name" };
+            let message = format!("the index `{}` {message}", clip(&index));
             let span = fields.span("index").unwrap_or(item.written.span);
-            self.sink.push(
-                diagnostic.at(span, "not allowed here").help("choose another name, such as `index=\"i\"`"),
-            );
+            let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed here");
+            self.sink.push(diagnostic.help("choose another name, such as `index=\"i\"`"));
             return;
         }
-        let mut inner =
-            Frame { module: Rc::clone(&frame.module), scope: frame.scope.clone(), site: frame.site };
+        let mut inner = Frame {
+            module: Rc::clone(&frame.module),
+            scope: Rc::clone(&frame.scope),
+            indices: frame.indices.clone(),
+            site: frame.site,
+        };
+        inner.indices.push((index, 0, item.written.span));
         for turn in 0..count {
             if !self.spend(item.written.span) {
                 return;
             }
-            let value = Value::Number(crate::syntax::Number::from_integer(turn as i128));
-            let field = super::check::Field { value, span: Some(item.written.span) };
-            inner.scope.insert(index.clone(), (Kind::Integer, field));
+            if let Some(index) = inner.indices.last_mut() {
+                index.1 = turn;
+            }
             let before = self.sink.diagnostics.len();
             blocks.extend(self.chain(item.written.nodes(), &inner, &format!("{path}.{turn}")));
             // The other turns would repeat the same faults.
@@ -380,22 +400,21 @@ impl<'a, 'world> Expander<'a, 'world> {
             self.sink.push(diagnostic.at(argument.span, "not text").help("write `(expr)\"…\"`"));
             return;
         };
-        let lookup = |name: &str| frame.scope.get(name).map(|(kind, field)| (*kind, field.value.clone()));
-        let names: Vec<&str> = frame.scope.keys().map(String::as_str).collect();
-        match expression::evaluate(&text, &lookup, &names) {
+        let lookup = |name: &str| frame.lookup(name).map(|(kind, field)| (kind, field.value));
+        match expression::evaluate(&text, &lookup) {
             Ok(Outcome::Value(value)) => argument.value = value,
             Ok(Outcome::Name(name)) => {
-                if let Some((_, field)) = frame.scope.get(&name) {
-                    argument.value = field.value.clone();
+                if let Some((_, field)) = frame.lookup(&name) {
+                    argument.value = field.value;
                     // The value is as its writer wrote it, so faults of it belong to that place.
                     argument.span = field.span.unwrap_or(argument.span);
                 }
             }
-            Err(fault) => self.expression_fault(argument, &fault, frame),
+            Err(fault) => self.expression_fault(argument, &text, &fault, frame),
         }
     }
 
-    fn expression_fault(&mut self, argument: &Argument, fault: &expression::Fault, frame: &Frame) {
+    fn expression_fault(&mut self, argument: &Argument, text: &str, fault: &expression::Fault, frame: &Frame) {
         let code = match fault.sort {
             Sort::Syntax => codes::EXPRESSION,
             Sort::Name => codes::UNKNOWN_NAME,
@@ -413,7 +432,10 @@ impl<'a, 'world> Expander<'a, 'world> {
         if let Some(site) = frame.site {
             diagnostic = diagnostic.at(site, "expanded for this line");
         }
-        if let Some(help) = &fault.help {
+        if fault.sort == Sort::Name {
+            let name = text.get(fault.start..fault.end).unwrap_or_default();
+            diagnostic = diagnostic.help(expression::name_help(name, &frame.names()));
+        } else if let Some(help) = &fault.help {
             diagnostic = diagnostic.help(help.clone());
         }
         self.sink.push(diagnostic);

@@ -87,7 +87,7 @@ pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<(Kind, Value)>;
 ///
 /// # Errors
 /// The first fault, with its place.
-pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>, names: &[&str]) -> Result<Outcome, Fault> {
+pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>) -> Result<Outcome, Fault> {
     if text.len() > MAX_LENGTH {
         return Err(Fault {
             sort: Sort::Syntax,
@@ -103,10 +103,10 @@ pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>, names: &[&str]) -> Result
     {
         return match lookup(name) {
             Some(_) => Ok(Outcome::Name(name.clone())),
-            None => Err(unknown(name, tokens[0].start, tokens[0].end, names)),
+            None => Err(unknown(name, tokens[0].start, tokens[0].end)),
         };
     }
-    let mut evaluator = Evaluator { tokens, cursor: 0, depth: 0, lookup, names };
+    let mut evaluator = Evaluator { tokens, cursor: 0, depth: 0, lookup };
     let value = evaluator.or()?;
     if evaluator.kind() != &Lexical::End {
         return Err(evaluator.unexpected("an operator or the end is expected"));
@@ -119,19 +119,18 @@ pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>, names: &[&str]) -> Result
     }))
 }
 
-fn unknown(name: &str, start: usize, end: usize, names: &[&str]) -> Fault {
-    let minus = name.split('-').all(|part| names.contains(&part)) && name.contains('-');
-    let help = match minus {
-        true => format!("put blanks around the minus: `{}`", name.replace('-', " - ")),
-        false => super::check::suggestion(name, names),
-    };
-    Fault {
-        sort: Sort::Name,
-        message: format!("`{name}` is no parameter of this module"),
-        start,
-        end,
-        help: Some(help),
+fn unknown(name: &str, start: usize, end: usize) -> Fault {
+    let message = format!("`{name}` is no parameter of this module");
+    Fault { sort: Sort::Name, message, start, end, help: None }
+}
+
+/// What to type instead of a name that is not known.
+pub(crate) fn name_help(name: &str, names: &[&str]) -> String {
+    let minus = name.contains('-') && name.split('-').all(|part| names.contains(&part));
+    if minus {
+        return format!("put blanks around the minus: `{}`", name.replace('-', " - "));
     }
+    super::check::suggestion(name, names)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -241,7 +240,6 @@ struct Evaluator<'a> {
     cursor: usize,
     depth: usize,
     lookup: Lookup<'a>,
-    names: &'a [&'a str],
 }
 
 type Evaluated = Result<Typed, Fault>;
@@ -542,7 +540,7 @@ impl Evaluator<'_> {
             Some(_) => {
                 Err(self.fault(Sort::Type, start, format!("`{name}` has no value to compute with"), None))
             }
-            None => Err(unknown(name, start, end, self.names)),
+            None => Err(unknown(name, start, end)),
         }
     }
 

@@ -235,7 +235,7 @@ impl<'a> Lowering<'a, '_> {
             return Model { module: String::new(), arguments: BTreeMap::new(), body: Vec::new() };
         };
         let mut arguments = BTreeMap::new();
-        for (name, (kind, field)) in &frame.scope {
+        for (name, (kind, field)) in frame.scope.as_ref() {
             self.origin(format!("model.{name}"), field.span);
             arguments.insert(name.clone(), text_of(*kind, &field.value));
         }

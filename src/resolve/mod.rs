@@ -76,7 +76,21 @@ pub fn resolve_text(
         (diagnostic.severity == Severity::Warning, place.map_or(0, |span| span.start))
     });
     let plan = plan.filter(|_| !sink.has_errors());
+    shorten(&mut sink.diagnostics);
     (plan, sink.diagnostics)
+}
+
+/// Most faults that are reported; a manifest with more was not written by a person.
+const MAX_FAULTS: usize = 100;
+
+/// Leaves out what is beyond [`MAX_FAULTS`], and says how many they were.
+fn shorten(diagnostics: &mut Vec<Diagnostic>) {
+    let more = diagnostics.len().saturating_sub(MAX_FAULTS);
+    diagnostics.truncate(MAX_FAULTS);
+    if let (1.., Some(last)) = (more, diagnostics.last_mut()) {
+        let help = last.help.take().map_or(String::new(), |help| format!("{help}\n"));
+        last.help = Some(format!("{help}{more} more faults are not shown"));
+    }
 }
 
 /// A library module as its documentation shows it.

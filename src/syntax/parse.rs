@@ -5,6 +5,7 @@ use super::token::{Kind, Token};
 use super::tree::{Argument, Node, Number, Property, Tree, Value, Word};
 use super::{MAX_DEPTH, MAX_FAULTS, MAX_TEXT};
 use crate::diag::{Diagnostic, FileId, Span, codes};
+use std::collections::BTreeMap;
 
 /// Reads a text; whatever it holds, a tree comes back, with all that is wrong beside it.
 pub fn parse(file: FileId, text: &str) -> (Tree, Vec<Diagnostic>) {
@@ -171,6 +172,8 @@ impl Parser<'_> {
     /// All that follows a node's name.
     fn entries(&mut self, node: &mut Node, depth: usize) {
         let mut block = false;
+        // Where each property was given: a row of them must not be searched for each of them.
+        let mut given = BTreeMap::new();
         loop {
             let spaced = self.skip(Kind::is_node_space);
             match self.kind() {
@@ -210,7 +213,7 @@ impl Parser<'_> {
                         self.missing_space();
                     }
                     match self.entry() {
-                        Some(entry) => self.add(node, entry),
+                        Some(entry) => self.add(node, entry, &mut given),
                         None => return self.recover(depth),
                     }
                 }
@@ -230,7 +233,7 @@ impl Parser<'_> {
         );
     }
 
-    fn add(&mut self, node: &mut Node, entry: Entry) {
+    fn add(&mut self, node: &mut Node, entry: Entry, given: &mut BTreeMap<String, Span>) {
         match entry {
             Entry::Argument(argument) => {
                 node.span.end = argument.span.end;
@@ -238,15 +241,15 @@ impl Parser<'_> {
             }
             Entry::Property(property) => {
                 node.span.end = property.value.span.end;
-                if let Some(first) = node.property(&property.name.text) {
+                if let Some(first) = given.get(&property.name.text) {
                     let diagnostic = Diagnostic::error(
                         codes::DUPLICATE_PROPERTY,
                         format!("the property `{}` is given twice", clip(&property.name.text)),
                     );
-                    let (again, first) = (property.span(), first.span());
-                    let diagnostic = diagnostic.at(again, "given again").at(first, "first given here");
+                    let diagnostic = diagnostic.at(property.span(), "given again").at(*first, "first given here");
                     self.soft_fault(diagnostic.help("keep one of them"));
                 } else {
+                    given.insert(property.name.text.clone(), property.span());
                     node.properties.push(property);
                 }
             }

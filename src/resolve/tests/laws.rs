@@ -361,3 +361,39 @@ fn the_kinds_of_a_policy_are_the_kinds_of_the_graph() {
     kinds.sort_unstable();
     assert_eq!(kinds, crate::graph::op::POLICY_KINDS);
 }
+
+/// Each of these is small on disk and large when it is taken at its word.
+#[test]
+fn hostile_manifests_and_modules_end_soon() {
+    let module = |body: &str| format!("module \"m\" kind=\"model\" doc=\"d\" {{ body {{ {body} }} }}");
+    let codes = |world: &Memory, manifest: &str| {
+        let (_, faults, _) = resolved(&compose(manifest).0, world);
+        faults.iter().map(|fault| fault.code.0).collect::<Vec<_>>()
+    };
+    let own = "model \"./m0.kdl\"\n";
+    // Blocks inside one another, over many modules that use each other in a row.
+    let mut world = Memory::default();
+    for index in 0..40 {
+        let next = format!("use \"./m{}.kdl\"", index + 1);
+        let body = format!("{}{next}{}", "if (expr)\"true\" { residual {".repeat(20), "}}".repeat(20));
+        world = world.with(&format!("m{index}.kdl"), module(&body));
+    }
+    assert_eq!(codes(&world, own), [223]);
+    // Each module uses the next one twice.
+    let mut world = Memory::default();
+    for index in 0..50 {
+        let body = format!("use \"./m{}.kdl\" \"a\"; use \"./m{}.kdl\" \"b\"", index + 1, index + 1);
+        world = world.with(&format!("m{index}.kdl"), module(&body));
+    }
+    world = world.with("m50.kdl", module("relu"));
+    assert_eq!(codes(&world, own), [223]);
+    // A hundred thousand turns of nothing, many times.
+    let world = Memory::default().with("m0.kdl", module(&"repeat 100000 { }\n".repeat(1000)));
+    assert_eq!(codes(&world, own), [223]);
+    // Many faults, of which a hundred are told.
+    let properties: String = (0..20_000).map(|index| format!(" p{index}=1")).collect();
+    let faults = codes(&Memory::default(), &format!("run \"digits\"{properties}\n"));
+    assert_eq!(faults, [202; 100]);
+    // A name as long as a book.
+    assert_eq!(codes(&Memory::default(), &format!("{} 1\n", "a".repeat(500_000))), [201]);
+}
