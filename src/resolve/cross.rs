@@ -1,6 +1,6 @@
 //! Settings that only go wrong together.
 
-use super::check::Fields;
+use super::fields::Fields;
 use super::lower::node_of;
 use crate::arithmetic::half::Format;
 use crate::data::spec::LastBatch;

@@ -1,6 +1,7 @@
 //! The `data` node to a [`DataSpec`].
 
-use super::check::{Fields, check_value, clip};
+use super::check::{check_value, clip};
+use super::fields::Fields;
 use super::module::{is_identifier, join};
 use super::rule::Rule;
 use crate::data::spec::{

@@ -1,8 +1,9 @@
 //! The layers: one table of what each may hold, and its meaning as a [`LayerKind`].
 
-use super::check::{Fields, check, unknown_node};
-use super::expand::STRUCTURES;
+use super::check::{check, unknown_node};
+use super::fields::Fields;
 use super::rule::{NodeRule, Rule};
+use super::structure::STRUCTURES;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::plan::{Initialiser, LayerKind};
 use crate::syntax::{Node, Value};

@@ -1,7 +1,8 @@
 //! Checked nodes to the plan, section by section, with the origin of every value.
 
-use super::check::{Fields, absent, check_nodes};
+use super::check::check_nodes;
 use super::expand::{Expander, Frame};
+use super::fields::{Fields, absent};
 use super::module::{Module, ModuleKind, Modules, bind};
 use super::primitives as primitive;
 use super::rule::Kind;

@@ -7,14 +7,17 @@
 mod check;
 mod cross;
 mod data;
+mod declaration;
 mod expand;
 mod expression;
+mod fields;
 mod layers;
 mod lower;
 mod manifest;
 mod module;
 mod primitives;
 mod rule;
+mod structure;
 
 pub use module::ModuleKind;
 pub use primitives::OP_KINDS;

@@ -1,6 +1,7 @@
 //! The primitives that modules other than models come to: update rules, schedules, scalers, policies, environments.
 
-use super::check::{Fields, check, clip, list, suggestion, unknown_node};
+use super::check::{check, clip, list, suggestion, unknown_node};
+use super::fields::Fields;
 use super::module::ModuleKind;
 use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;

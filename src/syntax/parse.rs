@@ -246,7 +246,8 @@ impl Parser<'_> {
                         codes::DUPLICATE_PROPERTY,
                         format!("the property `{}` is given twice", clip(&property.name.text)),
                     );
-                    let diagnostic = diagnostic.at(property.span(), "given again").at(*first, "first given here");
+                    let diagnostic =
+                        diagnostic.at(property.span(), "given again").at(*first, "first given here");
                     self.soft_fault(diagnostic.help("keep one of them"));
                 } else {
                     given.insert(property.name.text.clone(), property.span());
