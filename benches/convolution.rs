@@ -1,7 +1,7 @@
 //! The convolutions and, at the end, all convolutions and linear layers of a training step of two small networks: best and
 //! median of many repetitions. `convolution_torch.py` beside it prints the same rows by PyTorch.
 //!
-//! usage: cargo bench --bench convolution [-- SECONDS_PER_ROW]
+//! usage: cargo bench --bench convolution [-- SECONDS_PER_ROW] [=NAME]
 
 #![expect(
     clippy::print_stdout,
@@ -145,8 +145,12 @@ fn main() {
     }
 }
 
-/// Measures and prints a row.
+/// Measures and prints a row, unless another name was asked for.
 fn row(name: &str, pass: &str, threads: &Threads, seconds: f64, work: f64, mut run: impl FnMut() + Send) {
+    let only = std::env::args().find_map(|word| word.strip_prefix('=').map(String::from));
+    if only.is_some_and(|only| !name.contains(&only)) {
+        return;
+    }
     let mut times = threads.enter(|| {
         let mut times = Vec::new();
         let begin = Instant::now();

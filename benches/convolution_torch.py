@@ -1,11 +1,12 @@
 """The rows of the `convolution` benchmark by PyTorch: best and median of many repetitions, in ms.
 
-usage: convolution_torch.py [SECONDS_PER_ROW]
+usage: convolution_torch.py [SECONDS_PER_ROW] [=NAME]
 Both memory formats are tried; the better one is printed.
 """
 import sys, time, torch, torch.nn as nn, torch.nn.functional as F
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
+ONLY = sys.argv[2][1:] if len(sys.argv) > 2 else ""
 torch.manual_seed(0)
 
 def times(run):
@@ -17,6 +18,7 @@ def times(run):
     return found[0], found[len(found) // 2]
 
 def row(name, what, count, runs):
+    if ONLY not in name: return
     best, median = min(times(run) for run in runs)
     print(f"{name:16} {what:3} {count} threads: {best * 1e3:8.3f} ({median * 1e3:8.3f}) ms", flush=True)
 

@@ -1,6 +1,6 @@
 //! The matrix product beside the `gemm` crate: best and median of many repetitions, the two in turn.
 //!
-//! usage: cargo bench --bench matrix [-- SECONDS_PER_ROW] [-- NAME]
+//! usage: cargo bench --bench matrix [-- SECONDS_PER_ROW] [=NAME]
 
 #![expect(
     clippy::print_stdout,
@@ -26,7 +26,7 @@ enum Layout {
 
 fn main() {
     let seconds = std::env::args().skip(1).find_map(|word| word.parse::<f64>().ok()).unwrap_or(2.0);
-    let only = std::env::args().skip(1).find(|word| !word.starts_with('-') && word.parse::<f64>().is_err());
+    let only = std::env::args().find_map(|word| word.strip_prefix('=').map(String::from));
     let teams = [1, 2].map(|count| Threads::new(count).expect("threads start"));
     let isa = Isa::detect();
     let rayon = gemm::Parallelism::Rayon;
@@ -51,7 +51,7 @@ fn main() {
         ("batch 1 dx", 1, 256, 256, Layout::Plain),
     ];
     for (name, m, n, k, layout) in rows {
-        if only.as_ref().is_some_and(|only| !name.contains(only.trim_start_matches('='))) {
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
             continue;
         }
         let a: Vec<f32> = (0..m * k).map(|i| (i % 251) as f32 * 0.01 - 1.0).collect();

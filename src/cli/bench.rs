@@ -19,18 +19,26 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let plan = &ready.resolved.plan;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
-    let count = threads.count();
     let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);
     if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = &plan.scaler {
         engine.set_scale(*scale);
     }
     let batches = micro_batches(&ready)?;
+    let threads = engine.threads().clone();
+    threads.enter(|| time(arguments, ui, &ready, engine, &batches));
+    Ok(Exit::Done)
+}
+
+/// Times the step and prints what was found.
+fn time(arguments: &BenchArguments, ui: &Ui, ready: &pipeline::Ready, mut engine: Engine, batches: &[Batch]) {
+    let plan = &ready.resolved.plan;
+    let (isa, count) = (engine.isa(), engine.threads().count());
     let rate = plan.optimizer.learning_rate();
     let mut number = 0;
     let mut steps = |engine: &mut Engine, count: u64| {
         let watch = Stopwatch::start();
         for _ in 0..count {
-            engine.step(0, &batches, number, rate);
+            engine.step(0, batches, number, rate);
             engine.fingerprint();
             number += 1;
         }
@@ -46,7 +54,7 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let whole = {
         let watch = Stopwatch::start();
         for number in 0..per_block {
-            engine.step(0, &batches, number, rate);
+            engine.step(0, batches, number, rate);
         }
         watch.seconds()
     };
@@ -93,7 +101,6 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
             ));
         }
     }
-    Ok(Exit::Done)
 }
 
 /// The micro-batches of the first step, which every timed step repeats.

@@ -170,9 +170,7 @@ enum CompileFailure {
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
-    let split = prepared.split("train").ok_or_else(|| {
-        CompileFailure::Exec(ExecFault::new(crate::diag::Code(704), "the data has no split called `train`"))
-    })?;
+    let split = prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
     let labels = match split.labels {
         LabelView::Classes(_) => {
             let declared = plan.data.classes.or_else(|| prepared.classes_found());

@@ -1,40 +1,40 @@
 //! The permanent codes of data faults. Invariant: a number is never used again for another fault.
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// A source is missing.
-pub const MISSING: Code = Code(720);
+pub const MISSING: Code = codes::DATA_MISSING;
 /// A source cannot be read.
-pub const UNREADABLE: Code = Code(721);
+pub const UNREADABLE: Code = codes::DATA_UNREADABLE;
 /// Gzip is damaged.
-pub const GZIP: Code = Code(722);
+pub const GZIP: Code = codes::DATA_GZIP;
 /// A CSV row cannot be read.
-pub const ROW: Code = Code(723);
+pub const ROW: Code = codes::DATA_ROW;
 /// A number cannot be used.
-pub const NUMBER: Code = Code(724);
+pub const NUMBER: Code = codes::DATA_NUMBER;
 /// A label is not one of the classes, or its column is unknown.
-pub const LABEL: Code = Code(725);
+pub const LABEL: Code = codes::DATA_LABEL;
 /// An IDX file is damaged.
-pub const IDX: Code = Code(726);
+pub const IDX: Code = codes::DATA_IDX;
 /// An NPY file cannot be read.
-pub const NPY: Code = Code(727);
+pub const NPY: Code = codes::DATA_NPY;
 /// A safetensors file cannot be read.
-pub const SAFETENSORS: Code = Code(728);
+pub const SAFETENSORS: Code = codes::DATA_SAFETENSORS;
 /// Shapes or counts do not fit.
-pub const SHAPE: Code = Code(729);
+pub const SHAPE: Code = codes::DATA_SHAPE;
 /// A split cannot be.
-pub const SPLIT: Code = Code(730);
+pub const SPLIT: Code = codes::DATA_SPLIT;
 /// A source changed during the run.
-pub const CHANGED: Code = Code(731);
+pub const CHANGED: Code = codes::DATA_CHANGED;
 /// A source is too large.
-pub const TOO_LARGE: Code = Code(732);
+pub const TOO_LARGE: Code = codes::DATA_TOO_LARGE;
 /// A source is empty.
-pub const EMPTY: Code = Code(733);
+pub const EMPTY: Code = codes::DATA_EMPTY;
 /// The files do not fit the format.
-pub const LAYOUT: Code = Code(734);
+pub const LAYOUT: Code = codes::DATA_LAYOUT;
 /// There would be no batch.
-pub const BATCH: Code = Code(735);
+pub const BATCH: Code = codes::DATA_BATCH;
 /// A normalisation cannot be.
-pub const NORMALISE: Code = Code(736);
+pub const NORMALISE: Code = codes::DATA_NORMALISE;
 /// Prepared data cannot be used.
-pub const PREPARED: Code = Code(737);
+pub const PREPARED: Code = codes::DATA_PREPARED;

@@ -1,7 +1,7 @@
 //! Lock against lock.
 
 use crate::lock::depends::{RUN_ID, is_cause, is_derived, root_causes, section_of};
-use crate::lock::hash::{PRESENTATION, SECTION_PREFIX};
+use crate::lock::hash::{OUTSIDE, SECTION_PREFIX};
 use crate::lock::model::{Entry, Lock, Platform, is_named_by_value};
 use crate::lock::write::{entry_text, evaluation_entry, result_entry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +154,7 @@ impl Judge<'_> {
     fn change(&self, path: &str, old: Option<&Entry>, new: Option<&Entry>) -> Change {
         let bits = self.bits(path);
         let class = match (old, new) {
-            _ if matches!(path, "manifest" | "run.name" | "lock" | "digest.plan.presentation") => {
+            _ if matches!(path, "manifest" | "run.name" | "lock" | "digest.plan.presentation" | "digest.plan.environment") => {
                 Class::Presentation
             }
             (None, _) => Class::Added,
@@ -201,7 +201,7 @@ impl Judge<'_> {
         let Some(section) = section_of(path) else { return !path.starts_with(SECTION_PREFIX) };
         let digest = format!("{SECTION_PREFIX}{section}");
         let known = self.old.entries.contains_key(&digest) || self.new.entries.contains_key(&digest);
-        section != PRESENTATION && (!known || self.has_changed(&digest))
+        !OUTSIDE.contains(&section) && (!known || self.has_changed(&digest))
     }
 
     fn has_changed(&self, path: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Why a run ended before its end. Codes 0700–0719.
 
 use crate::data::DataFault;
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// The end of a run, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +28,13 @@ impl ExecFault {
     }
 
     pub(super) fn loss_not_finite(step: u64, loss: f32) -> Self {
-        Self::new(Code(701), format!("the loss of step {step} is {loss}, expected a finite number"))
+        Self::new(codes::RUN_LOSS_NOT_FINITE, format!("the loss of step {step} is {loss}, expected a finite number"))
             .help("lower `optimizer lr=`, add `train clip-norm=1.0`, or look for odd values in the data")
     }
 
     pub(super) fn scale_at_floor(step: u64, scale: f32, floor: f32, culprit: &str) -> Self {
         Self::new(
-            Code(702),
+            codes::RUN_SCALE_AT_FLOOR,
             format!(
                 "the loss scale fell to {scale} at step {step}, below its floor of {floor}: the gradient of {culprit} stays non-finite"
             ),
@@ -46,29 +46,30 @@ impl ExecFault {
     }
 
     pub(super) fn too_little_data(batches: usize, accumulate: u32) -> Self {
-        Self::new(Code(703), format!("an epoch has {batches} batches, fewer than the {accumulate} of one step"))
+        Self::new(codes::RUN_TOO_LITTLE_DATA, format!("an epoch has {batches} batches, fewer than the {accumulate} of one step"))
             .help("lower `train accumulate=` or `data batch`")
     }
 
-    pub(super) fn no_training_split() -> Self {
-        Self::new(Code(704), "the data has no split called `train`").help("write `split train=0.8 test=0.2` in `data`")
+    /// The data has no training split.
+    pub fn no_training_split() -> Self {
+        Self::new(codes::RUN_NO_TRAINING_SPLIT, "the data has no split called `train`").help("write `split train=0.8 test=0.2` in `data`")
     }
 
     /// An instruction set that this machine lacks or nobody knows.
     pub fn instruction_set(asked: &str, available: &[String]) -> Self {
-        Self::new(Code(705), format!("this machine cannot run the instruction set `{asked}`"))
+        Self::new(codes::RUN_INSTRUCTION_SET, format!("this machine cannot run the instruction set `{asked}`"))
             .help(format!("it has: {}", available.join(", ")))
     }
 
     /// The operating system gave no threads.
     pub fn threads(count: usize, cause: impl std::fmt::Display) -> Self {
-        Self::new(Code(706), format!("{count} worker threads could not be started: {cause}"))
+        Self::new(codes::RUN_THREADS, format!("{count} worker threads could not be started: {cause}"))
             .help("lower `--threads`")
     }
 
     /// The record or a checkpoint could not be written.
     pub fn record(cause: impl std::fmt::Display) -> Self {
-        Self::new(Code(707), format!("the record could not be written: {cause}"))
+        Self::new(codes::RUN_RECORD, format!("the record could not be written: {cause}"))
             .help("make room on the disk, or choose another place with `--store`")
     }
 }

@@ -31,7 +31,7 @@ pub enum Ending {
 }
 
 /// What watches a run.
-pub trait Observer {
+pub trait Observer: Send {
     /// Takes an event.
     ///
     /// # Errors
@@ -83,6 +83,17 @@ fn batches(plan: &Plan, split: &SplitView<'_>) -> Result<Batches, ExecFault> {
 /// # Errors
 /// A loss that is not finite where no scaler guards it, a loss scale at its floor, an event that cannot be kept.
 pub fn train(
+    plan: &Plan,
+    prepared: &Prepared,
+    engine: &mut Engine,
+    observer: &mut dyn Observer,
+) -> Result<Ending, ExecFault> {
+    // The whole loop runs on a worker, so that no step waits for a hand-over from another thread.
+    let threads = engine.threads().clone();
+    threads.enter(|| train_here(plan, prepared, engine, observer))
+}
+
+fn train_here(
     plan: &Plan,
     prepared: &Prepared,
     engine: &mut Engine,

@@ -1,36 +1,36 @@
 //! The permanent codes of model faults. Invariant: a number is never used again for another fault.
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// A layer's input has a shape that the layer cannot take.
-pub const SHAPE: Code = Code(301);
+pub const SHAPE: Code = codes::GRAPH_SHAPE;
 /// An axis is out of range, named twice, or the batch.
-pub const AXIS: Code = Code(302);
+pub const AXIS: Code = codes::GRAPH_AXIS;
 /// A reshape changes the number of elements.
-pub const RESHAPE: Code = Code(303);
+pub const RESHAPE: Code = codes::GRAPH_RESHAPE;
 /// A kernel is larger than its padded input.
-pub const KERNEL: Code = Code(304);
+pub const KERNEL: Code = codes::GRAPH_KERNEL;
 /// Groups do not divide the channels.
-pub const GROUPS: Code = Code(305);
+pub const GROUPS: Code = codes::GRAPH_GROUPS;
 /// Parallel chains end with shapes that cannot meet.
-pub const MEETING: Code = Code(306);
+pub const MEETING: Code = codes::GRAPH_MEETING;
 /// The model's output is not one row of classes an example.
-pub const CLASSES: Code = Code(307);
+pub const CLASSES: Code = codes::GRAPH_CLASSES;
 /// A tensor is too large.
-pub const TOO_LARGE: Code = Code(308);
+pub const TOO_LARGE: Code = codes::GRAPH_TOO_LARGE;
 /// A model, or a block of parallel chains, holds nothing.
-pub const EMPTY: Code = Code(309);
+pub const EMPTY: Code = codes::GRAPH_EMPTY;
 /// Two layers that own parameters or random numbers have one path.
-pub const DUPLICATE: Code = Code(310);
+pub const DUPLICATE: Code = codes::GRAPH_DUPLICATE;
 /// The model's output does not have the target's shape.
-pub const TARGET: Code = Code(311);
+pub const TARGET: Code = codes::GRAPH_TARGET;
 /// A size is zero.
-pub const ZERO: Code = Code(312);
+pub const ZERO: Code = codes::GRAPH_ZERO;
 /// The model has no parameters.
-pub const UNTRAINABLE: Code = Code(313);
+pub const UNTRAINABLE: Code = codes::GRAPH_UNTRAINABLE;
 /// Batch normalisation has one value a channel.
-pub const ONE_VALUE: Code = Code(314);
+pub const ONE_VALUE: Code = codes::GRAPH_ONE_VALUE;
 /// A pooling window can lie in the border alone.
-pub const POOL_PADDING: Code = Code(315);
+pub const POOL_PADDING: Code = codes::GRAPH_POOL_PADDING;
 /// A number is out of its range.
-pub const NUMBER: Code = Code(316);
+pub const NUMBER: Code = codes::GRAPH_NUMBER;

@@ -1,6 +1,6 @@
 //! Which entries a derived digest depends on: the table behind every "because".
 
-use super::hash::{PARTS, PRESENTATION, SECTION_PREFIX};
+use super::hash::{PARTS, OUTSIDE, SECTION_PREFIX};
 use std::collections::BTreeSet;
 
 /// Path of the run id in changes and stale nodes.
@@ -54,7 +54,7 @@ pub fn is_cause(derived: &str, path: &str) -> bool {
         let section = path.strip_prefix(SECTION_PREFIX);
         return path == "arithmetic"
             || PARTS.contains(&path)
-            || section.is_some_and(|section| section != PRESENTATION);
+            || section.is_some_and(|section| !OUTSIDE.contains(&section));
     }
     if let Some(section) = derived.strip_prefix(SECTION_PREFIX) {
         return section_of(path) == Some(section);

@@ -1,7 +1,7 @@
 //! The two digests of a lock: the run id, which is its meaning, and the digest of its entries, which is its content.
 //!
 //! **The run id takes only what can change a bit**: the version of the arithmetic, the digests of the plan's sections
-//! (but `presentation`), of the prepared data, and of the graphs. Names, paths, the digests of module texts and of source
+//! (but [`OUTSIDE`]), of the prepared data, and of the graphs. Names, paths, the digests of module texts and of source
 //! files (whose content is in the prepared data), platform nodes and amp's version take no part. It is a function of the
 //! lock's own entries, so a lock can be checked without its manifest.
 
@@ -12,8 +12,9 @@ use crate::digest::{ContentHash, Digest, Hasher};
 pub const RUN_TAG: &str = "amp.run.v1";
 /// Prefix of the entries that hold the digests of the plan's sections.
 pub const SECTION_PREFIX: &str = "digest.plan.";
-/// The section whose values are shown to people and change nothing.
-pub const PRESENTATION: &str = "presentation";
+/// The sections that change no bit: what is shown to people, and where a run may run (what a platform adds to a result
+/// stands in its own node).
+pub const OUTSIDE: [&str; 2] = ["environment", "presentation"];
 /// The digests that take part beside those of the plan's sections, in the order of hashing.
 pub const PARTS: [&str; 4] = ["digest.data", "digest.graph", "digest.precision", "digest.step"];
 
@@ -25,7 +26,7 @@ pub fn run_id(lock: &Lock) -> Option<Digest> {
     let mut sections = Vec::new();
     for (path, entry) in &lock.entries {
         if let Some(section) = path.strip_prefix(SECTION_PREFIX)
-            && section != PRESENTATION
+            && !OUTSIDE.contains(&section)
         {
             sections.push((section, Digest::parse(&entry.value)?));
         }

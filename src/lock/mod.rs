@@ -27,7 +27,7 @@ pub use model::{Entry, Header, Lock, Platform, RecordedEvaluation, RecordedResul
 pub use read::read;
 pub use write::write;
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// Breaking version: a reader refuses another one.
 pub const VERSION: u32 = 1;
@@ -35,24 +35,24 @@ pub const VERSION: u32 = 1;
 pub const REVISION: u32 = 0;
 
 /// A line that is not in the lock's grammar.
-pub const SYNTAX: Code = Code(501);
+pub const SYNTAX: Code = codes::LOCK_SYNTAX;
 /// Conflict markers of a merge.
-pub const CONFLICT: Code = Code(502);
+pub const CONFLICT: Code = codes::LOCK_CONFLICT;
 /// A breaking version that this amp does not read.
-pub const UNKNOWN_VERSION: Code = Code(503);
+pub const UNKNOWN_VERSION: Code = codes::LOCK_UNKNOWN_VERSION;
 /// The text ends before the lock does.
-pub const TRUNCATED: Code = Code(504);
+pub const TRUNCATED: Code = codes::LOCK_TRUNCATED;
 /// One path, two entries.
-pub const DUPLICATE: Code = Code(505);
+pub const DUPLICATE: Code = codes::LOCK_DUPLICATE;
 /// A known entry whose value is not of its type.
-pub const VALUE: Code = Code(506);
+pub const VALUE: Code = codes::LOCK_VALUE;
 /// The lock does not say what the manifest says.
-pub const STALE: Code = Code(507);
+pub const STALE: Code = codes::LOCK_STALE;
 /// There is no lock.
-pub const MISSING: Code = Code(508);
+pub const MISSING: Code = codes::LOCK_MISSING;
 /// `--update` names a node that neither the lock nor the manifest has.
-pub const UNKNOWN_NODE: Code = Code(509);
+pub const UNKNOWN_NODE: Code = codes::LOCK_UNKNOWN_NODE;
 /// The run id is not the one of the entries.
-pub const INTEGRITY: Code = Code(510);
+pub const INTEGRITY: Code = codes::LOCK_INTEGRITY;
 /// The lock says the right things in a form that amp would not write.
-pub const NOT_CANONICAL: Code = Code(511);
+pub const NOT_CANONICAL: Code = codes::LOCK_NOT_CANONICAL;

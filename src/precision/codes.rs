@@ -1,10 +1,10 @@
 //! The permanent codes of precision policies. Invariant: a number is never used again for another fault.
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// An override matches nothing in the model.
-pub const UNMATCHED: Code = Code(401);
+pub const UNMATCHED: Code = codes::PRECISION_UNMATCHED;
 /// A policy names an op kind that does not exist.
-pub const UNKNOWN_KIND: Code = Code(402);
+pub const UNKNOWN_KIND: Code = codes::PRECISION_UNKNOWN_KIND;
 /// An override asks a loss to leave f32.
-pub const LOSS_RULE: Code = Code(403);
+pub const LOSS_RULE: Code = codes::PRECISION_LOSS_RULE;

@@ -11,9 +11,9 @@ mod tests;
 
 pub use environment::{Cuda, Difference, Environment};
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// The machine does not satisfy the manifest's environment.
-pub const NOT_SATISFIED: Code = Code(601);
+pub const NOT_SATISFIED: Code = codes::MACHINE_NOT_SATISFIED;
 /// This process does not compute by IEEE 754: flush-to-zero or another rounding mode is on.
-pub const FLOAT_ENVIRONMENT: Code = Code(602);
+pub const FLOAT_ENVIRONMENT: Code = codes::MACHINE_FLOAT_ENVIRONMENT;

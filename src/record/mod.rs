@@ -22,18 +22,18 @@ pub use float::canonical_bits;
 pub use read::{Line, Record, read};
 pub use write::Recorder;
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// Schema of every line.
 pub const SCHEMA: &str = "amp.record/1";
 
 /// A line that is not an event of this schema.
-pub const BAD_LINE: Code = Code(550);
+pub const BAD_LINE: Code = codes::RECORD_BAD_LINE;
 /// A schema that this amp does not read.
-pub const UNKNOWN_SCHEMA: Code = Code(551);
+pub const UNKNOWN_SCHEMA: Code = codes::RECORD_UNKNOWN_SCHEMA;
 /// The last line is cut (a warning: the run was killed while it wrote).
-pub const TRUNCATED: Code = Code(552);
+pub const TRUNCATED: Code = codes::RECORD_TRUNCATED;
 /// The chain of a line is not the one of its numbers: integrity.
-pub const CHAIN: Code = Code(553);
+pub const CHAIN: Code = codes::RECORD_CHAIN;
 /// The events are not in the order of a run.
-pub const ORDER: Code = Code(554);
+pub const ORDER: Code = codes::RECORD_ORDER;

@@ -3,7 +3,7 @@
 //! A full disk, a read-only file system and a missing permission have variants of their own, because a person
 //! mends each of them in another way. Invariant: every variant names the path.
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 use crate::digest::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
@@ -103,16 +103,16 @@ impl StoreError {
 
     /// The permanent code; 0760–0779 are the store's.
     pub fn code(&self) -> Code {
-        Code(match self {
-            Self::Io { .. } => 760,
-            Self::DiskFull { .. } => 761,
-            Self::ReadOnly { .. } => 762,
-            Self::Denied { .. } => 763,
-            Self::Missing { .. } => 764,
-            Self::Corrupt { .. } => 765,
-            Self::BrokenLine { .. } => 766,
-            Self::Layout { .. } => 767,
-        })
+        match self {
+            Self::Io { .. } => codes::STORE_IO,
+            Self::DiskFull { .. } => codes::STORE_DISK_FULL,
+            Self::ReadOnly { .. } => codes::STORE_READ_ONLY,
+            Self::Denied { .. } => codes::STORE_DENIED,
+            Self::Missing { .. } => codes::STORE_MISSING,
+            Self::Corrupt { .. } => codes::STORE_CORRUPT,
+            Self::BrokenLine { .. } => codes::STORE_BROKEN_LINE,
+            Self::Layout { .. } => codes::STORE_LAYOUT,
+        }
     }
 
     /// The path that the operation was about.

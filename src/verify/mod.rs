@@ -12,11 +12,11 @@ mod tests;
 pub use recorded::Recorded;
 pub use verdict::{Against, Answer, Difference, MOST_DIFFERENCES, Verdict, compare};
 
-use crate::diag::Code;
+use crate::diag::{Code, codes};
 
 /// The run differs from what was recorded.
-pub const DIFFERS: Code = Code(801);
+pub const DIFFERS: Code = codes::VERIFY_DIFFERS;
 /// Two runs of one lock on one machine differ.
-pub const NOT_DETERMINISTIC: Code = Code(802);
+pub const NOT_DETERMINISTIC: Code = codes::VERIFY_NOT_DETERMINISTIC;
 /// There was nothing to compare, or not all of it.
-pub const INCONCLUSIVE: Code = Code(803);
+pub const INCONCLUSIVE: Code = codes::VERIFY_INCONCLUSIVE;

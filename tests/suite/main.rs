@@ -2,6 +2,7 @@
 
 mod commands;
 mod damage;
+mod pages;
 mod readme;
 mod repro;
 

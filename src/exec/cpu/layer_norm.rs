@@ -4,7 +4,7 @@
 use super::columns::{ROWS, add_partials};
 use super::reduce::row_sum;
 use super::threads::Threads;
-use super::vector::{CHEAP, Units, for_each_isa, grain, parallel};
+use super::vector::{CHEAP, Units, change, for_each_isa, grain, parallel};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 
@@ -13,13 +13,10 @@ for_each_isa! {
     fn forward_row(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, y: &mut [f32]) -> (f32, f32) {
         let length = y.len();
         let n = length as f32;
-        let (x, gamma, beta) = (&x[..length], &gamma[..length], &beta[..length]);
         let mean = row_sum([x], length, |[x]| x) / n;
         let variance = row_sum([x], length, |[x]| (x - mean) * (x - mean)) / n;
         let rstd = 1.0 / (variance + epsilon).sqrt();
-        for (index, y) in y.iter_mut().enumerate() {
-            *y = ((x[index] - mean) * rstd) * gamma[index] + beta[index];
-        }
+        change(y, [x, gamma, beta], |_, [x, gamma, beta]| ((x - mean) * rstd) * gamma + beta);
         (mean, rstd)
     }
 
@@ -30,19 +27,14 @@ for_each_isa! {
     ) {
         let length = dx.len();
         let n = length as f32;
-        let (x, dy, gamma) = (&x[..length], &dy[..length], &gamma[..length]);
-        let (dgamma, dbeta) = (&mut dgamma[..length], &mut dbeta[..length]);
         let average = row_sum([dy, gamma], length, |[dy, gamma]| dy * gamma) / n;
         let project = |[x, dy, gamma]: [f32; 3]| (dy * gamma) * ((x - mean) * rstd);
         let projection = row_sum([x, dy, gamma], length, project) / n;
-        for (index, dx) in dx.iter_mut().enumerate() {
-            let normal = (x[index] - mean) * rstd;
-            *dx = rstd * ((dy[index] * gamma[index] - average) - normal * projection);
-        }
-        for index in 0..length {
-            dgamma[index] += dy[index] * ((x[index] - mean) * rstd);
-            dbeta[index] += dy[index];
-        }
+        change(dx, [x, dy, gamma], |_, [x, dy, gamma]| {
+            rstd * ((dy * gamma - average) - ((x - mean) * rstd) * projection)
+        });
+        change(dgamma, [x, dy], |sum, [x, dy]| sum + dy * ((x - mean) * rstd));
+        change(dbeta, [dy], |sum, [dy]| sum + dy);
     }
 }
 

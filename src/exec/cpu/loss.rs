@@ -1,10 +1,10 @@
 //! Losses over rows and their gradients, vectorised; equal to `exec::reference::loss` bit for bit.
 
-use super::reduce::{map_sum, padded, row_sum};
+use super::reduce::{combine, map_sum, padded, row_sum};
 use super::threads::Threads;
-use super::vector::{CHEAP, COSTLY, TILE, Units, for_each_isa, grain, map, parallel};
+use super::vector::{CHEAP, COSTLY, TILE, Units, change, for_each_isa, grain, map, parallel};
 use crate::arithmetic::Isa;
-use crate::arithmetic::functions::{exp_slice, log};
+use crate::arithmetic::functions::{exp_slice, log_slice};
 use crate::arithmetic::half::{Format, round_slice};
 pub use crate::exec::reference::loss::{CrossEntropy, correct};
 use crate::exec::reference::reduce::LANES;
@@ -23,21 +23,14 @@ pub(super) fn row_max(x: &[f32]) -> f32 {
     for (lane, value) in lanes.iter_mut().zip(padded(rest, f32::NEG_INFINITY)) {
         *lane = larger(*lane, value);
     }
-    for distance in [8, 4, 2, 1] {
-        for lane in 0..distance {
-            lanes[lane] = larger(lanes[lane], lanes[lane + distance]);
-        }
-    }
-    lanes[0]
+    combine(lanes, larger)
 }
 
 for_each_isa! {
     /// out = x - max(x); gives the maximum.
     pub(super) fn subtract_max(x: &[f32], out: &mut [f32]) -> f32 {
         let max = row_max(x);
-        for (out, x) in out.iter_mut().zip(x) {
-            *out = x - max;
-        }
+        change(out, [x], |_, [x]| x - max);
         max
     }
 
@@ -53,16 +46,12 @@ for_each_isa! {
 
     /// out = x - lse.
     fn subtract(x: &[f32], lse: f32, out: &mut [f32]) {
-        for (out, x) in out.iter_mut().zip(x) {
-            *out = x - lse;
-        }
+        change(out, [x], |_, [x]| x - lse);
     }
 
     /// p = factor · (p - spread).
     fn scale_difference(p: &mut [f32], spread: f32, factor: f32) {
-        for p in p {
-            *p = factor * (*p - spread);
-        }
+        change(p, [], |p, []| factor * (p - spread));
     }
 
     /// The position of the largest element: the first of equals, the first NaN before all else; -1 of nothing.
@@ -113,8 +102,12 @@ pub fn cross_entropy(
                 *lse = subtract_max(isa, row(index), &mut exps[index * classes..(index + 1) * classes]);
             }
             exp_slice(isa, exps);
+            for (index, loss) in losses.iter_mut().enumerate() {
+                *loss = total(isa, &exps[index * classes..(index + 1) * classes]);
+            }
+            log_slice(isa, losses);
             for (index, (lse, loss)) in lse.iter_mut().zip(losses).enumerate() {
-                *lse += log(total(isa, &exps[index * classes..(index + 1) * classes]));
+                *lse += *loss;
                 *loss = row_loss(isa, op, row(index), labels[first + index], *lse);
             }
         }

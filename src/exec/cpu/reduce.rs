@@ -9,15 +9,17 @@ use crate::exec::reference::reduce::leading_rows;
 pub use crate::exec::reference::reduce::{BLOCK, LANES};
 use std::array::from_fn;
 
-/// The lanes' sum by the tree l\[i\] += l\[i+8\], +4, +2, +1.
+/// The lanes combined by the tree l\[i\] ∘ l\[i+8\], +4, +2, +1; every index is a constant, so that all stays in registers.
 #[inline(always)]
-fn combine(mut lanes: [f32; LANES]) -> f32 {
-    for distance in [8, 4, 2, 1] {
-        for lane in 0..distance {
-            lanes[lane] += lanes[lane + distance];
-        }
+pub(super) fn combine(lanes: [f32; LANES], function: impl Fn(f32, f32) -> f32) -> f32 {
+    let (mut eight, mut four) = ([0.0; 8], [0.0; 4]);
+    for (lane, value) in eight.iter_mut().enumerate() {
+        *value = function(lanes[lane], lanes[lane + 8]);
     }
-    lanes[0]
+    for (lane, value) in four.iter_mut().enumerate() {
+        *value = function(eight[lane], eight[lane + 4]);
+    }
+    function(function(four[0], four[2]), function(four[1], four[3]))
 }
 
 /// One block: the sum of function(inputs\[..\]\[i\]) over 0..length in lanes. Lanes are indexed by constants only, once
@@ -34,21 +36,30 @@ fn block<const N: usize>(inputs: [&[f32]; N], length: usize, function: impl Fn([
     }
     let left = length % LANES;
     if left > 0 {
-        let row = chunks.map(|(_, rest)| padded(rest, 0.0));
+        // Not `map`, which the compiler leaves as a call here.
+        let mut row = [[0.0; LANES]; N];
+        for (row, (_, rest)) in row.iter_mut().zip(&chunks) {
+            *row = padded(rest, 0.0);
+        }
         for (lane, sum) in lanes.iter_mut().enumerate() {
             let value = function(from_fn(|input| row[input][lane]));
             // A lane begins at +0, so it is never -0 and adding +0 leaves it as it is.
             *sum += if lane < left { value } else { 0.0 };
         }
     }
-    combine(lanes)
+    combine(lanes, |a, b| a + b)
 }
 
 /// A short last row, filled up to the full width.
 #[inline(always)]
 pub(super) fn padded(rest: &[f32], filling: f32) -> [f32; LANES] {
     let mut row = [filling; LANES];
-    row[..rest.len()].copy_from_slice(rest);
+    // Not `copy_from_slice`: a copy of unknown length is a call, whose narrow stores then delay the wide load.
+    for (lane, value) in row.iter_mut().enumerate() {
+        if lane < rest.len() {
+            *value = rest[lane];
+        }
+    }
     row
 }
 

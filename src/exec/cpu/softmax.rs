@@ -5,7 +5,7 @@
 use super::loss::subtract_max;
 use super::reduce::row_sum;
 use super::threads::Threads;
-use super::vector::{COSTLY, TILE, Units, for_each_isa, grain, parallel};
+use super::vector::{COSTLY, TILE, Units, change, for_each_isa, grain, parallel};
 use crate::arithmetic::Isa;
 use crate::arithmetic::functions::exp_slice;
 use crate::arithmetic::half::{Format, round_slice};
@@ -14,17 +14,13 @@ for_each_isa! {
     /// e = e / Σ e.
     fn divide_by_sum(e: &mut [f32]) {
         let total = row_sum([&*e], e.len(), |[e]| e);
-        for e in e {
-            *e /= total;
-        }
+        change(e, [], |e, []| e / total);
     }
 
     /// dx = (dy - Σ dy·y)·y of one row.
     fn backward_row(y: &[f32], dy: &[f32], dx: &mut [f32]) {
         let total = row_sum([dy, y], y.len(), |[dy, y]| dy * y);
-        for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = (dy - total) * y;
-        }
+        change(dx, [y, dy], |_, [y, dy]| (dy - total) * y);
     }
 }
 

@@ -2,10 +2,12 @@
 
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// A set of worker threads.
+/// A set of worker threads; a clone is the same set.
+#[derive(Clone)]
 pub struct Threads {
-    pool: rayon::ThreadPool,
+    pool: Arc<rayon::ThreadPool>,
     count: usize,
 }
 
@@ -16,7 +18,8 @@ impl Threads {
     /// When the operating system gives no threads.
     pub fn new(count: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let count = count.max(1);
-        Ok(Self { pool: rayon::ThreadPoolBuilder::new().num_threads(count).build()?, count })
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build()?;
+        Ok(Self { pool: Arc::new(pool), count })
     }
 
     /// How many workers there are.

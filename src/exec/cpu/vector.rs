@@ -133,27 +133,37 @@ pub(super) fn grain(elements: usize, size: usize) -> usize {
     elements.div_ceil(size.max(1)).max(1)
 }
 
+/// values\[i\] = function(values\[i\], inputs\[..\]\[i\]); to be inlined into code that is compiled for an instruction set.
+/// Every input has at least the length of `values`.
+///
+/// Without bounds checks in it this loop is vector code in short rows too: a check would cost each loop its last whole vector.
+#[inline(always)]
+pub(super) fn change<const N: usize>(
+    values: &mut [f32],
+    inputs: [&[f32]; N],
+    function: impl Fn(f32, [f32; N]) -> f32,
+) {
+    let length = values.len();
+    let inputs = inputs.map(|input| &input[..length]);
+    for (index, value) in values.iter_mut().enumerate() {
+        // SAFETY: index < length, and every input has just been cut to that length.
+        *value = function(*value, inputs.map(|input| unsafe { *input.get_unchecked(index) }));
+    }
+}
+
 for_each_isa! {
     /// out\[i\] = function(inputs\[..\]\[i\]). Every input has at least the length of `out`.
     pub(super) fn map_tile<const N: usize>(
         inputs: [&[f32]; N], out: &mut [f32], function: impl Fn([f32; N]) -> f32,
     ) {
-        let length = out.len();
-        let inputs = inputs.map(|input| &input[..length]);
-        for (index, value) in out.iter_mut().enumerate() {
-            *value = function(inputs.map(|input| input[index]));
-        }
+        change(out, inputs, |_, inputs| function(inputs));
     }
 
     /// values\[i\] = function(values\[i\], inputs\[..\]\[i\]). Every input has at least the length of `values`.
     pub(super) fn change_tile<const N: usize>(
         values: &mut [f32], inputs: [&[f32]; N], function: impl Fn(f32, [f32; N]) -> f32,
     ) {
-        let length = values.len();
-        let inputs = inputs.map(|input| &input[..length]);
-        for (index, value) in values.iter_mut().enumerate() {
-            *value = function(*value, inputs.map(|input| input[index]));
-        }
+        change(values, inputs, function);
     }
 }
 

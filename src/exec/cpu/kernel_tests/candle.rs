@@ -8,6 +8,9 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 use reference::activation::Activation;
 use reference::loss::CrossEntropy;
 
+/// An op of Candle.
+type Function = fn(&Tensor) -> Result<Tensor>;
+
 /// A variable in f64 with f32 values.
 fn variable(values: &[f32], shape: &[usize]) -> Result<Var> {
     Var::from_tensor(&constant(values, shape)?)
@@ -34,7 +37,7 @@ fn gradients<const N: usize>(y: &Tensor, dy: &[f32], variables: [&Var; N]) -> Re
 #[test]
 fn activations_agree() -> Result<()> {
     let mut numbers = Numbers(70);
-    let functions: [(Activation, fn(&Tensor) -> Result<Tensor>); 4] = [
+    let functions: [(Activation, Function); 4] = [
         (Activation::GeluErf, Tensor::gelu_erf),
         (Activation::Silu, Tensor::silu),
         (Activation::Tanh, Tensor::tanh),
