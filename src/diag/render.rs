@@ -6,8 +6,8 @@
 use super::{Diagnostic, Label, Severity, SourceMap, Span};
 use anstyle::{AnsiColor, Style};
 use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan,
-    SpanContents, ThemeCharacters, ThemeStyles,
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
+    SourceSpan, SpanContents, ThemeCharacters, ThemeStyles,
 };
 use std::fmt;
 
@@ -59,10 +59,13 @@ fn by_file(diagnostic: &Diagnostic) -> Vec<Vec<&Label>> {
 
 /// The lines of one file that labels point at.
 fn snippet(labels: &[&Label], sources: &SourceMap, color: bool) -> String {
-    let Some(file) = labels.first().and_then(|label| sources.file(label.span.file)) else { return String::new() };
+    let Some(file) = labels.first().and_then(|label| sources.file(label.span.file)) else {
+        return String::new();
+    };
     let styles = if color { ThemeStyles::ansi() } else { ThemeStyles::none() };
     let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_context_lines(1);
+    let handler =
+        GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_context_lines(1);
     let report = Report {
         labels: labels.iter().map(|label| marked(label, file.text.len())).collect(),
         source: Source { name: file.name.clone(), text: file.text.to_string() },

@@ -76,7 +76,10 @@ fn json_has_lines_columns_and_bytes() {
     });
     assert_eq!(to_json(&fault, &sources), expected);
     let bare = to_json(&Diagnostic::warning(Code(999), "m"), &sources);
-    assert_eq!((bare["labels"].clone(), bare["help"].clone()), (serde_json::json!([]), serde_json::Value::Null));
+    assert_eq!(
+        (bare["labels"].clone(), bare["help"].clone()),
+        (serde_json::json!([]), serde_json::Value::Null)
+    );
 }
 
 #[test]
@@ -126,9 +129,9 @@ proptest! {
         let file = sources.add("f", text);
         let place = span(file, from.min(to), from.max(to));
         let fault = Diagnostic::error(codes::UNEXPECTED, "m").at(place, "l").at(span(file, 4_000_000, 0), "x").at(span(FileId(7), 0, 9), "y");
-        let rendered = render_text(&[fault.clone()], &sources, false);
+        let rendered = render_text(std::slice::from_ref(&fault), &sources, false);
         prop_assert!(rendered.starts_with("error[AMP0100]: m\n"));
-        prop_assert_eq!(render_github(&[fault.clone()], &sources).lines().count(), 1);
+        prop_assert_eq!(render_github(std::slice::from_ref(&fault), &sources).lines().count(), 1);
         let json = to_json(&fault, &sources);
         prop_assert_eq!(json["labels"].as_array().map(Vec::len), Some(3));
     }

@@ -2,7 +2,8 @@
 
 use super::hash::class_name;
 use super::{
-    Block, Combine, Every, Guarantee, Initialiser, LayerKind, Loss, Optimizer, Plan, Scaler, ScheduleKind, Selector,
+    Block, Combine, Every, Guarantee, Initialiser, LayerKind, Loss, Optimizer, Plan, Scaler, ScheduleKind,
+    Selector,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{self, Header, LabelColumn, LastBatch, Normalise, Over, Sources, Split};
@@ -77,10 +78,13 @@ impl Plan {
     pub fn entries(&self) -> Vec<(String, String)> {
         let mut lines = Lines(Vec::new());
         lines.whole("run.seed", self.run.seed);
-        lines.add("run.guarantee", match self.run.guarantee {
-            Guarantee::Portable => "portable",
-            Guarantee::Device => "device",
-        });
+        lines.add(
+            "run.guarantee",
+            match self.run.guarantee {
+                Guarantee::Portable => "portable",
+                Guarantee::Device => "device",
+            },
+        );
         lines.add("environment", self.environment.name.as_str());
         lines.add("environment.target", self.environment.target.as_str());
         for (name, version) in &self.environment.pins {
@@ -137,10 +141,13 @@ impl Plan {
         }
         lines.whole("data.batch", data.batch);
         lines.flag("data.shuffle", data.shuffle);
-        lines.add("data.last", match data.last {
-            LastBatch::Keep => "keep",
-            LastBatch::Drop => "drop",
-        });
+        lines.add(
+            "data.last",
+            match data.last {
+                LastBatch::Keep => "keep",
+                LastBatch::Drop => "drop",
+            },
+        );
     }
 
     fn loss_entries(&self, lines: &mut Lines) {
@@ -230,11 +237,14 @@ impl Plan {
         }
         lines.whole("train.accumulate", self.train.accumulate);
         lines.whole("train.shards", self.train.shards);
-        lines.add("evaluate.every", match self.evaluate.every {
-            Every::Epoch => "epoch".to_owned(),
-            Every::End => "end".to_owned(),
-            Every::Steps(steps) => format!("steps={steps}"),
-        });
+        lines.add(
+            "evaluate.every",
+            match self.evaluate.every {
+                Every::Epoch => "epoch".to_owned(),
+                Every::End => "end".to_owned(),
+                Every::Steps(steps) => format!("steps={steps}"),
+            },
+        );
         lines.add("evaluate.metrics", self.evaluate.metrics.join(","));
     }
 }
@@ -260,7 +270,9 @@ fn data_format(format: &spec::Format) -> String {
         }
         spec::Format::Idx => "idx".to_owned(),
         spec::Format::Npy => "npy".to_owned(),
-        spec::Format::Safetensors { features, labels } => format!("safetensors features={features} labels={labels}"),
+        spec::Format::Safetensors { features, labels } => {
+            format!("safetensors features={features} labels={labels}")
+        }
     }
 }
 
@@ -271,12 +283,17 @@ fn normalise(change: &Normalise) -> String {
         Normalise::Scale { multiply, add } => {
             format!("scale multiply={} add={}", number_text(multiply), number_text(add))
         }
-        Normalise::Constants { mean, deviation } => format!("constants mean={} deviation={}", list(mean), list(deviation)),
-        Normalise::Standardise { over } => format!("standardise over={}", match over {
-            Over::Feature => "feature",
-            Over::Channel => "channel",
-            Over::All => "all",
-        }),
+        Normalise::Constants { mean, deviation } => {
+            format!("constants mean={} deviation={}", list(mean), list(deviation))
+        }
+        Normalise::Standardise { over } => format!(
+            "standardise over={}",
+            match over {
+                Over::Feature => "feature",
+                Over::Channel => "channel",
+                Over::All => "all",
+            }
+        ),
     }
 }
 
@@ -292,7 +309,10 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines) {
                 };
                 // Where one chain ends and the next begins is said by the lengths.
                 let lengths: Vec<String> = chains.iter().map(|chain| chain.len().to_string()).collect();
-                lines.add(format!("model.layer.{path}"), format!("parallel combine={combine} chains={}", lengths.join("|")));
+                lines.add(
+                    format!("model.layer.{path}"),
+                    format!("parallel combine={combine} chains={}", lengths.join("|")),
+                );
                 chains.iter().for_each(|chain| blocks(chain, lines));
             }
         }
@@ -312,7 +332,17 @@ pub fn layer_text(kind: &LayerKind) -> String {
             add("out", out.to_string());
             initialisers(&mut add, *bias, *weight_init, *bias_init);
         }
-        LayerKind::Conv2d { out, kernel, stride, padding, dilation, groups, bias, weight_init, bias_init } => {
+        LayerKind::Conv2d {
+            out,
+            kernel,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            weight_init,
+            bias_init,
+        } => {
             add("out", out.to_string());
             add("kernel", pair(kernel));
             add("stride", pair(stride));
@@ -348,7 +378,12 @@ pub fn layer_text(kind: &LayerKind) -> String {
     text
 }
 
-fn initialisers(add: &mut dyn FnMut(&str, String), bias: bool, weight_init: Initialiser, bias_init: Initialiser) {
+fn initialisers(
+    add: &mut dyn FnMut(&str, String),
+    bias: bool,
+    weight_init: Initialiser,
+    bias_init: Initialiser,
+) {
     add("bias", flag_text(bias).to_owned());
     add("weight-init", initialiser(weight_init));
     if bias {

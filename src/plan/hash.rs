@@ -5,8 +5,8 @@
 //! contain is hashed where they are read.
 
 use super::{
-    Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Optimizer, Plan,
-    Policy, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
+    Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
+    Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};

@@ -3,138 +3,11 @@
 //! After a fault the value is left out of [`Fields`], and its getters give a harmless value, so that the work goes on and
 //! finds the other faults; a plan is only handed out when nothing was reported.
 
+use super::fields::{Field, Fields, fill};
 use super::rule::{Kind, Name, NodeRule, Occurs, Presence, Rule};
 use crate::diag::{Diagnostic, Sink, Span, codes, nearest};
 use crate::syntax::{Argument, Node, NumberFault, Property, Value};
 use std::collections::BTreeMap;
-
-/// The values of a node that passed its rules.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Fields<'tree> {
-    /// The node; `None` when it does not stand and everything is a default.
-    pub node: Option<&'tree Node>,
-    /// Values by name.
-    values: BTreeMap<Name, Field>,
-    /// Arguments beyond the named ones.
-    pub rest: Vec<&'tree Argument>,
-    /// Properties that no rule names.
-    pub open: Vec<&'tree Property>,
-    /// Children in order, each checked against its own rule.
-    pub children: Vec<Fields<'tree>>,
-}
-
-/// A value and where it was written.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Field {
-    /// The value; of the declared type.
-    pub value: Value,
-    /// Where it was written: by the user, or as a default by a module; `None` for a default of the language.
-    pub span: Option<Span>,
-}
-
-impl<'tree> Fields<'tree> {
-    /// The field of a name.
-    pub fn get(&self, name: &str) -> Option<&Field> {
-        self.values.get(name)
-    }
-
-    /// All fields by name.
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Field)> {
-        self.values.iter().map(|(name, field)| (name.as_ref(), field))
-    }
-
-    /// Where a value was written; the node itself for a default.
-    pub fn span(&self, name: &str) -> Option<Span> {
-        self.get(name).and_then(|field| field.span).or_else(|| self.node.map(|node| node.span))
-    }
-
-    /// True when a value was written by somebody.
-    pub fn is_written(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|field| field.span.is_some())
-    }
-
-    /// The children of a name.
-    pub fn children_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Fields<'tree>> {
-        self.children.iter().filter(move |child| child.node.is_some_and(|node| node.name.text == name))
-    }
-
-    /// The only child of a name.
-    pub fn child(&self, name: &str) -> Option<&Fields<'tree>> {
-        self.children.iter().find(|child| child.node.is_some_and(|node| node.name.text == name))
-    }
-
-    /// A whole number, if there is one.
-    pub fn optional_whole<T: TryFrom<i128>>(&self, name: &str) -> Option<T> {
-        match &self.get(name)?.value {
-            Value::Number(number) => number.integer().ok().and_then(|value| T::try_from(value).ok()),
-            _ => None,
-        }
-    }
-
-    /// A whole number.
-    pub fn whole<T: TryFrom<i128> + Default>(&self, name: &str) -> T {
-        self.optional_whole(name).unwrap_or_default()
-    }
-
-    /// A number in one rounding, if there is one.
-    pub fn optional_f32(&self, name: &str) -> Option<f32> {
-        match &self.get(name)?.value {
-            Value::Number(number) => number.f32().ok(),
-            _ => None,
-        }
-    }
-
-    /// A number in one rounding.
-    pub fn f32(&self, name: &str) -> f32 {
-        self.optional_f32(name).unwrap_or_default()
-    }
-
-    /// A number in one rounding.
-    pub fn f64(&self, name: &str) -> f64 {
-        match self.get(name).map(|field| &field.value) {
-            Some(Value::Number(number)) => number.f64().unwrap_or_default(),
-            _ => 0.0,
-        }
-    }
-
-    /// A flag.
-    pub fn flag(&self, name: &str) -> bool {
-        matches!(self.get(name), Some(Field { value: Value::Flag(true), .. }))
-    }
-
-    /// A flag, if there is one.
-    pub fn optional_flag(&self, name: &str) -> Option<bool> {
-        self.get(name).map(|field| field.value == Value::Flag(true))
-    }
-
-    /// A text, if there is one.
-    pub fn optional_text(&self, name: &str) -> Option<&str> {
-        match &self.get(name)?.value {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// A text.
-    pub fn text(&self, name: &str) -> &str {
-        self.optional_text(name).unwrap_or_default()
-    }
-}
-
-/// The values of a node that does not stand: defaults alone.
-pub(crate) fn absent(rule: &NodeRule) -> Fields<'static> {
-    let mut fields = Fields::default();
-    for rule in rule.arguments.iter().chain(&rule.properties) {
-        fill(rule, &mut fields.values);
-    }
-    fields
-}
-
-fn fill(rule: &Rule, values: &mut BTreeMap<Name, Field>) {
-    if let Presence::Default(value) = &rule.presence {
-        values.insert(rule.name.clone(), Field { value: value.clone(), span: rule.span });
-    }
-}
 
 /// Checks a node and all below it.
 pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink: &mut Sink) -> Fields<'tree> {
@@ -151,7 +24,10 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
         let value_path = if alone { path.to_owned() } else { format!("{path}.{}", expected.name) };
         let passed = check_value(expected, argument, node, &value_path, Some(path), sink);
         if passed && known.is_some() {
-            fields.values.insert(expected.name.clone(), Field { value: argument.value.clone(), span: Some(argument.span) });
+            fields.values.insert(
+                expected.name.clone(),
+                Field { value: argument.value.clone(), span: Some(argument.span) },
+            );
         } else if passed {
             fields.rest.push(argument);
         }
@@ -161,7 +37,8 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             Some(expected) => {
                 let field_path = format!("{path}.{}", expected.name);
                 if check_value(expected, &property.value, node, &field_path, None, sink) {
-                    let field = Field { value: property.value.value.clone(), span: Some(property.value.span) };
+                    let field =
+                        Field { value: property.value.value.clone(), span: Some(property.value.span) };
                     fields.values.insert(expected.name.clone(), field);
                 }
             }
@@ -183,7 +60,13 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
     fields
 }
 
-fn check_children<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, fields: &mut Fields<'tree>, sink: &mut Sink) {
+fn check_children<'tree>(
+    node: &'tree Node,
+    rule: &NodeRule,
+    path: &str,
+    fields: &mut Fields<'tree>,
+    sink: &mut Sink,
+) {
     if rule.children.is_empty() {
         if let Some(first) = node.children.as_ref().and_then(|children| children.first()) {
             sink.push(
@@ -231,7 +114,8 @@ pub(crate) fn check_nodes<'tree>(
     }
     for rule in rules.iter().filter(|rule| rule.occurs == Occurs::Once && !first.contains_key(rule.name)) {
         let place = path.map_or_else(|| "the manifest".to_owned(), |path| format!("`{path}`"));
-        let mut diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("{place} has no `{}`", rule.name));
+        let mut diagnostic =
+            Diagnostic::error(codes::MISSING_NODE, format!("{place} has no `{}`", rule.name));
         if let Some(span) = parent {
             diagnostic = diagnostic.at(span, format!("`{}` is expected in its block", rule.name));
         }
@@ -256,7 +140,12 @@ fn example(rule: &NodeRule) -> String {
     text
 }
 
-pub(crate) fn unknown_node<'a>(node: &Node, known: impl Iterator<Item = &'a str>, path: Option<&str>, sink: &mut Sink) {
+pub(crate) fn unknown_node<'a>(
+    node: &Node,
+    known: impl Iterator<Item = &'a str>,
+    path: Option<&str>,
+    sink: &mut Sink,
+) {
     let known: Vec<&str> = known.collect();
     let name = clip(&node.name.text);
     // A place of several words is a phrase, and no path.
@@ -310,8 +199,11 @@ fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str,
         _ => format!("{count} arguments"),
     };
     let names: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
-    let diagnostic = Diagnostic::error(codes::EXTRA_ARGUMENT, format!("`{path}` takes {expected} and has {}", node.arguments.len()))
-        .at(argument.span, "one too many");
+    let diagnostic = Diagnostic::error(
+        codes::EXTRA_ARGUMENT,
+        format!("`{path}` takes {expected} and has {}", node.arguments.len()),
+    )
+    .at(argument.span, "one too many");
     sink.push(diagnostic.help(match names.as_slice() {
         [] => "delete it".to_owned(),
         _ => format!("settings are written `name=value`; known are {}", list(&names)),
@@ -329,14 +221,17 @@ fn missing(rule: &Rule, node: &Node, path: &str, argument: bool, fields: &mut Fi
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, "declared here without a default");
     }
-    let form = if argument { format!("write the {}", rule.name) } else { format!("write `{}=…`", rule.name) };
+    let form =
+        if argument { format!("write the {}", rule.name) } else { format!("write `{}=…`", rule.name) };
     sink.push(diagnostic.help(format!("{form}: {}", lower(&rule.doc))));
 }
 
 pub(crate) fn lower(doc: &str) -> String {
     let mut characters = doc.chars();
     match characters.next() {
-        Some(first) => first.to_lowercase().chain(characters).collect::<String>().trim_end_matches('.').to_owned(),
+        Some(first) => {
+            first.to_lowercase().chain(characters).collect::<String>().trim_end_matches('.').to_owned()
+        }
         None => "it has no default".to_owned(),
     }
 }
@@ -347,9 +242,12 @@ fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
         "expr" => Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
             .at(span, "only the body of a module can compute")
             .help("write the value itself"),
-        _ => Diagnostic::error(codes::ANNOTATION, format!("the type annotation `({})` is not known", clip(name)))
-            .at(span, "not known")
-            .help("delete it; the type of every value is declared already"),
+        _ => Diagnostic::error(
+            codes::ANNOTATION,
+            format!("the type annotation `({})` is not known", clip(name)),
+        )
+        .at(span, "not known")
+        .help("delete it; the type of every value is declared already"),
     };
     sink.push(diagnostic);
 }
@@ -434,20 +332,30 @@ fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Op
             let plain = text.parse::<f64>().is_ok_and(f64::is_finite);
             plain.then(|| format!("remove the quotes: {}", written(text)))
         }
-        (Kind::Flag, Value::Text(text)) if matches!(text.as_str(), "true" | "false" | "yes" | "no" | "on" | "off") => {
+        (Kind::Flag, Value::Text(text))
+            if matches!(text.as_str(), "true" | "false" | "yes" | "no" | "on" | "off") =>
+        {
             let flag = matches!(text.as_str(), "true" | "yes" | "on");
             Some(format!("write {}", written(&format!("#{flag}"))))
         }
         (Kind::Flag, Value::Number(number)) if matches!(number.lexeme.as_str(), "0" | "1") => {
             Some(format!("write {}", written(&format!("#{}", number.lexeme == "1"))))
         }
-        (Kind::Text, Value::Number(number)) => Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme))))),
+        (Kind::Text, Value::Number(number)) => {
+            Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme)))))
+        }
         (_, Value::Null) => Some("delete it to get the default, or write a value".to_owned()),
         _ => None,
     }
 }
 
-fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, written: &dyn Fn(&str) -> String) -> ValueFault {
+fn number_fault(
+    rule: &Rule,
+    fault: NumberFault,
+    lexeme: &str,
+    path: &str,
+    written: &dyn Fn(&str) -> String,
+) -> ValueFault {
     let width = if rule.kind == Kind::Real32 { "f32" } else { "f64" };
     let lexeme = clip(lexeme);
     let (code, message, help) = match fault {
@@ -456,12 +364,16 @@ fn number_fault(rule: &Rule, fault: NumberFault, lexeme: &str, path: &str, writt
             format!("`{path}` is `{lexeme}`, and a whole number is expected"),
             whole.map(|whole| format!("write {}", written(&whole.to_string()))),
         ),
-        NumberFault::TooLarge if rule.kind == Kind::Integer => {
-            (codes::DOES_NOT_FIT, format!("`{path}` is larger than any whole number that amp counts with"), None)
-        }
-        NumberFault::TooLarge => {
-            (codes::DOES_NOT_FIT, format!("`{path}` is larger than the largest {width}"), Some("write a finite number".to_owned()))
-        }
+        NumberFault::TooLarge if rule.kind == Kind::Integer => (
+            codes::DOES_NOT_FIT,
+            format!("`{path}` is larger than any whole number that amp counts with"),
+            None,
+        ),
+        NumberFault::TooLarge => (
+            codes::DOES_NOT_FIT,
+            format!("`{path}` is larger than the largest {width}"),
+            Some("write a finite number".to_owned()),
+        ),
         NumberFault::TooSmall => (
             codes::DOES_NOT_FIT,
             format!("`{path}` is not zero, and so small that it is zero as {width}"),
@@ -499,12 +411,14 @@ fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> S
         message: format!("`{path}` is \"{}\", and must be one of {}", clip(text), list(&known)),
         label: "not one of them".to_owned(),
         declared: "declared here".to_owned(),
-        help: nearest(text, known.iter().copied()).map(|name| format!("did you mean {}?", written(&format!("\"{name}\"")))),
+        help: nearest(text, known.iter().copied())
+            .map(|name| format!("did you mean {}?", written(&format!("\"{name}\"")))),
     })
 }
 
 /// A piece of the user's text that is short enough for a message, without line breaks.
 pub(crate) fn clip(text: &str) -> String {
-    let line: String = text.chars().take(60).map(|character| if character.is_control() { ' ' } else { character }).collect();
+    let line: String =
+        text.chars().take(60).map(|character| if character.is_control() { ' ' } else { character }).collect();
     if line.len() < text.len() { format!("{line}…") } else { line }
 }

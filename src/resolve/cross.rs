@@ -1,6 +1,6 @@
 //! Settings that only go wrong together.
 
-use super::check::Fields;
+use super::fields::Fields;
 use super::lower::node_of;
 use crate::arithmetic::half::Format;
 use crate::data::spec::LastBatch;
@@ -16,19 +16,32 @@ pub(super) fn check(plan: &Plan, checked: &[Fields<'_>], sink: &mut Sink) {
     if plan.train.shards != 1
         && let Some(span) = place("train", "shards")
     {
-        let diagnostic = Diagnostic::error(codes::SHARDS, format!("a batch is to be cut into {} shards", plan.train.shards));
-        sink.push(diagnostic.at(span, "this amp trains with one shard").help("write `shards=1`, or delete it"));
+        let diagnostic = Diagnostic::error(
+            codes::SHARDS,
+            format!("a batch is to be cut into {} shards", plan.train.shards),
+        );
+        sink.push(
+            diagnostic.at(span, "this amp trains with one shard").help("write `shards=1`, or delete it"),
+        );
     }
     scaling(plan, &place, sink);
 }
 
-fn accumulate(plan: &Plan, place: &dyn Fn(&str, &str) -> Option<Span>, data: Option<&Fields<'_>>, sink: &mut Sink) {
+fn accumulate(
+    plan: &Plan,
+    place: &dyn Fn(&str, &str) -> Option<Span>,
+    data: Option<&Fields<'_>>,
+    sink: &mut Sink,
+) {
     if plan.train.accumulate <= 1 || plan.data.last != LastBatch::Keep {
         return;
     }
     let diagnostic = Diagnostic::error(
         codes::ACCUMULATE_LAST,
-        format!("gradients of {} batches make one step, and the last batch may be smaller", plan.train.accumulate),
+        format!(
+            "gradients of {} batches make one step, and the last batch may be smaller",
+            plan.train.accumulate
+        ),
     );
     let diagnostic = match place("train", "accumulate") {
         Some(span) => diagnostic.at(span, "gives every batch the same weight"),
@@ -39,22 +52,28 @@ fn accumulate(plan: &Plan, place: &dyn Fn(&str, &str) -> Option<Span>, data: Opt
         Some(span) => diagnostic.at(span, "keeps a last batch of any size"),
         None => diagnostic,
     };
-    sink.push(diagnostic.help("write `last=\"drop\"` on `batch`: an example of a smaller batch would count more than the others"));
+    sink.push(diagnostic.help(
+        "write `last=\"drop\"` on `batch`: an example of a smaller batch would count more than the others",
+    ));
 }
 
 fn scaling(plan: &Plan, place: &dyn Fn(&str, &str) -> Option<Span>, sink: &mut Sink) {
-    let half = plan.precision.low == Format::F16 || plan.precision.rules.iter().any(|rule| rule.format == Format::F16);
+    let half = plan.precision.low == Format::F16
+        || plan.precision.rules.iter().any(|rule| rule.format == Format::F16);
     match (&plan.scaler, half) {
         (Scaler::None, true) => {
-            let diagnostic = Diagnostic::warning(codes::NO_SCALER, "f16 without loss scaling loses small gradients");
+            let diagnostic =
+                Diagnostic::warning(codes::NO_SCALER, "f16 without loss scaling loses small gradients");
             let span = place("precision", "module").into_iter();
             let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "runs ops in f16"));
             sink.push(diagnostic.help("add `scaler \"dynamic\"`, or take `precision \"amp-bf16\"`"));
         }
         (Scaler::Static { .. } | Scaler::Dynamic { .. }, false) => {
-            let diagnostic = Diagnostic::warning(codes::IDLE_SCALER, "the loss is scaled, and no op runs in f16");
+            let diagnostic =
+                Diagnostic::warning(codes::IDLE_SCALER, "the loss is scaled, and no op runs in f16");
             let span = place("scaler", "module").into_iter();
-            let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "has nothing to protect"));
+            let diagnostic =
+                span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "has nothing to protect"));
             sink.push(diagnostic.help("delete `scaler`, or take `precision \"amp-fp16\"`"));
         }
         _ => {}

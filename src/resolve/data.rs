@@ -1,9 +1,12 @@
 //! The `data` node to a [`DataSpec`].
 
-use super::check::{Fields, check_value, clip};
+use super::check::{check_value, clip};
+use super::fields::Fields;
 use super::module::{is_identifier, join};
 use super::rule::Rule;
-use crate::data::spec::{DataSpec, Format, Header, LabelColumn, LastBatch, Normalise, Over, Part, Sources, Split};
+use crate::data::spec::{
+    DataSpec, Format, Header, LabelColumn, LastBatch, Normalise, Over, Part, Sources, Split,
+};
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::Value;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -37,10 +40,16 @@ fn place(fields: &Fields<'_>) -> Span {
 fn sources(fields: &Fields<'_>, sink: &mut Sink) -> Sources {
     let (one, several) = (fields.child("source"), fields.child("sources"));
     match (one, several) {
-        (Some(one), Some(several)) => conflict("`source` and `sources` exclude each other", place(several), place(one), sink),
+        (Some(one), Some(several)) => {
+            conflict("`source` and `sources` exclude each other", place(several), place(one), sink)
+        }
         (None, None) => {
             let diagnostic = Diagnostic::error(codes::MISSING_NODE, "`data` has no `source`");
-            sink.push(diagnostic.at(place(fields), "`source` is expected in its block").help("add `source \"data/file.csv\"`"));
+            sink.push(
+                diagnostic
+                    .at(place(fields), "`source` is expected in its block")
+                    .help("add `source \"data/file.csv\"`"),
+            );
         }
         _ => {}
     }
@@ -53,7 +62,8 @@ fn sources(fields: &Fields<'_>, sink: &mut Sink) -> Sources {
 }
 
 fn conflict(message: &str, again: Span, first: Span, sink: &mut Sink) {
-    let diagnostic = Diagnostic::error(codes::CONFLICT, message).at(again, "given here").at(first, "and here");
+    let diagnostic =
+        Diagnostic::error(codes::CONFLICT, message).at(again, "given here").at(first, "and here");
     sink.push(diagnostic.help("keep one of them"));
 }
 
@@ -71,7 +81,12 @@ fn pair(fields: &Fields<'_>, sink: &mut Sink) -> (Utf8PathBuf, Utf8PathBuf) {
     if has("path") && (has("features") || has("labels")) {
         let span = |name: &str| fields.span(name).unwrap_or_else(|| place(fields));
         let other = if has("features") { "features" } else { "labels" };
-        conflict("one file with both and files of their own exclude each other", span(other), span("path"), sink);
+        conflict(
+            "one file with both and files of their own exclude each other",
+            span(other),
+            span("path"),
+            sink,
+        );
     }
     if has("path") {
         let path = path(fields, "path", sink);
@@ -79,8 +94,13 @@ fn pair(fields: &Fields<'_>, sink: &mut Sink) -> (Utf8PathBuf, Utf8PathBuf) {
     }
     for name in ["features", "labels"] {
         if !fields.node.is_some_and(|node| node.property(name).is_some()) {
-            let diagnostic = Diagnostic::error(codes::MISSING, format!("`{name}` of this data are not named"));
-            sink.push(diagnostic.at(place(fields), "a file is expected").help(format!("write `{name}=\"…\"`, or one file that holds both")));
+            let diagnostic =
+                Diagnostic::error(codes::MISSING, format!("`{name}` of this data are not named"));
+            sink.push(
+                diagnostic
+                    .at(place(fields), "a file is expected")
+                    .help(format!("write `{name}=\"…\"`, or one file that holds both")),
+            );
         }
     }
     (path(fields, "features", sink), path(fields, "labels", sink))
@@ -96,27 +116,49 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
     let Some(name) = node.and_then(|node| node.optional_text("format")).or(told) else {
         // Without a readable path or name there was a report already.
         if node.is_none() && !features.as_str().is_empty() {
-            let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("the name `{}` does not tell its format", clip(features.as_str())));
-            sink.push(diagnostic.at(place(fields), "`format` is expected in its block").help("add `format \"csv\"`, or idx, npy, safetensors"));
+            let diagnostic = Diagnostic::error(
+                codes::MISSING_NODE,
+                format!("the name `{}` does not tell its format", clip(features.as_str())),
+            );
+            sink.push(
+                diagnostic
+                    .at(place(fields), "`format` is expected in its block")
+                    .help("add `format \"csv\"`, or idx, npy, safetensors"),
+            );
         }
         return Format::Idx;
     };
     if let Some(columns) = fields.child("columns").filter(|_| name != "csv") {
-        let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`columns` belongs to CSV files, and these are {name}"));
-        sink.push(diagnostic.at(place(columns), "says nothing here").help("delete it; `format` takes `classes`"));
+        let diagnostic = Diagnostic::error(
+            codes::CONFLICT,
+            format!("`columns` belongs to CSV files, and these are {name}"),
+        );
+        sink.push(
+            diagnostic.at(place(columns), "says nothing here").help("delete it; `format` takes `classes`"),
+        );
     }
     let together = matches!(name, "csv" | "safetensors");
     if together != (features == labels) && !features.as_str().is_empty() {
         let (message, help) = match together {
-            true => (format!("a {name} file holds features and labels together"), "name one file: `train \"…\"`"),
-            false => (format!("an {name} file holds one array"), "name two files: `sources { train features=\"…\" labels=\"…\" }`"),
+            true => {
+                (format!("a {name} file holds features and labels together"), "name one file: `train \"…\"`")
+            }
+            false => (
+                format!("an {name} file holds one array"),
+                "name two files: `sources { train features=\"…\" labels=\"…\" }`",
+            ),
         };
         let files = fields.child("sources").or(fields.child("source")).unwrap_or(fields);
         sink.push(Diagnostic::error(codes::CONFLICT, message).at(place(files), "these files").help(help));
     }
     let tensor = |key: &str| node.and_then(|node| node.optional_text(key)).unwrap_or(key).to_owned();
-    if let Some(node) = node.filter(|node| name != "safetensors" && (node.is_written("features") || node.is_written("labels"))) {
-        let diagnostic = Diagnostic::error(codes::CONFLICT, "`features` and `labels` name tensors of safetensors files alone");
+    if let Some(node) = node
+        .filter(|node| name != "safetensors" && (node.is_written("features") || node.is_written("labels")))
+    {
+        let diagnostic = Diagnostic::error(
+            codes::CONFLICT,
+            "`features` and `labels` name tensors of safetensors files alone",
+        );
         sink.push(diagnostic.at(place(node), "say nothing here").help("delete them"));
     }
     match name {
@@ -160,9 +202,14 @@ fn csv(fields: &Fields<'_>, sink: &mut Sink) -> Format {
         (None, Some(name)) => LabelColumn::Name(name.to_owned()),
     };
     if let (LabelColumn::Name(name), Header::No, Some(columns)) = (&label, header, columns) {
-        let diagnostic = Diagnostic::error(codes::CONFLICT, format!("the column `{}` cannot be found without a header", clip(name)));
+        let diagnostic = Diagnostic::error(
+            codes::CONFLICT,
+            format!("the column `{}` cannot be found without a header", clip(name)),
+        );
         let span = |name: &str| columns.span(name).unwrap_or_else(|| place(columns));
-        let diagnostic = diagnostic.at(span("label"), "a column's name").at(span("header"), "says that there are no names");
+        let diagnostic = diagnostic
+            .at(span("label"), "a column's name")
+            .at(span("header"), "says that there are no names");
         sink.push(diagnostic.help("write `label-index=…` or `label=\"last\"`"));
     }
     Format::Csv { header, delimiter: delimiter(columns, sink), label }
@@ -173,10 +220,17 @@ fn delimiter(columns: Option<&Fields<'_>>, sink: &mut Sink) -> char {
     let text = columns.text("delimiter");
     let mut characters = text.chars();
     match (characters.next(), characters.next()) {
-        (Some(first), None) if first.is_ascii() && !matches!(first, '"' | '\n' | '\r' | '0'..='9' | '.' | '-' | '+') => first,
+        (Some(first), None)
+            if first.is_ascii() && !matches!(first, '"' | '\n' | '\r' | '0'..='9' | '.' | '-' | '+') =>
+        {
+            first
+        }
         _ => {
             if let Some(span) = columns.span("delimiter").filter(|_| columns.get("delimiter").is_some()) {
-                let diagnostic = Diagnostic::error(codes::NOT_ONE_OF, format!("the delimiter \"{}\" cannot separate fields", clip(text)));
+                let diagnostic = Diagnostic::error(
+                    codes::NOT_ONE_OF,
+                    format!("the delimiter \"{}\" cannot separate fields", clip(text)),
+                );
                 let diagnostic = diagnostic.at(span, "one ASCII character that is no part of a number");
                 sink.push(diagnostic.help("write `delimiter=\",\"`, \";\" or \"\\t\""));
             }
@@ -196,15 +250,25 @@ fn classes(fields: &Fields<'_>, sink: &mut Sink) -> Option<u32> {
 
 fn shape(fields: &Fields<'_>, sink: &mut Sink) -> Option<Vec<usize>> {
     let node = fields.child("shape")?;
-    let sizes: Vec<usize> = node.rest.iter().filter_map(|argument| match &argument.value {
-        Value::Number(number) => number.integer().ok().and_then(|size| usize::try_from(size).ok()),
-        _ => None,
-    }).collect();
+    let sizes: Vec<usize> = node
+        .rest
+        .iter()
+        .filter_map(|argument| match &argument.value {
+            Value::Number(number) => number.integer().ok().and_then(|size| usize::try_from(size).ok()),
+            _ => None,
+        })
+        .collect();
     if node.node.is_some_and(|node| node.arguments.is_empty()) {
         let diagnostic = Diagnostic::error(codes::MISSING, "`data.shape` has no sizes");
-        sink.push(diagnostic.at(place(node), "sizes are expected").help("write channels, height and width, such as `shape 1 8 8`"));
+        sink.push(
+            diagnostic
+                .at(place(node), "sizes are expected")
+                .help("write channels, height and width, such as `shape 1 8 8`"),
+        );
     }
-    if sizes.len() > 7 || sizes.iter().try_fold(1_usize, |all, size| all.checked_mul(*size)).is_none_or(|all| all > 1 << 31) {
+    if sizes.len() > 7
+        || sizes.iter().try_fold(1_usize, |all, size| all.checked_mul(*size)).is_none_or(|all| all > 1 << 31)
+    {
         let diagnostic = Diagnostic::error(codes::OUT_OF_RANGE, "an example of this shape is too large");
         sink.push(diagnostic.at(place(node), "at most seven sizes, and 2^31 elements"));
     }
@@ -224,12 +288,20 @@ fn normalise(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
     let how = fields.text("how");
     for name in ["divide", "multiply", "add", "over"] {
         if fields.is_written(name) && !allowed(how).contains(&name) && !how.is_empty() {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` is no part of normalise \"{how}\""));
-            sink.push(diagnostic.at(fields.span(name).unwrap_or_else(|| place(fields)), "says nothing here").help("delete it"));
+            let diagnostic =
+                Diagnostic::error(codes::CONFLICT, format!("`{name}` is no part of normalise \"{how}\""));
+            sink.push(
+                diagnostic
+                    .at(fields.span(name).unwrap_or_else(|| place(fields)), "says nothing here")
+                    .help("delete it"),
+            );
         }
     }
     if let Some(child) = fields.children.first().filter(|_| how != "constants" && !how.is_empty()) {
-        let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`mean` and `deviation` are no part of normalise \"{how}\""));
+        let diagnostic = Diagnostic::error(
+            codes::CONFLICT,
+            format!("`mean` and `deviation` are no part of normalise \"{how}\""),
+        );
         sink.push(diagnostic.at(place(child), "says nothing here").help("write normalise \"constants\""));
     }
     match how {
@@ -246,7 +318,8 @@ fn normalise(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
 }
 
 fn scale(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
-    let (divide, multiply, add) = (fields.optional_f32("divide"), fields.optional_f32("multiply"), fields.optional_f32("add"));
+    let (divide, multiply, add) =
+        (fields.optional_f32("divide"), fields.optional_f32("multiply"), fields.optional_f32("add"));
     let span = |name: &str| fields.span(name).unwrap_or_else(|| place(fields));
     if divide.is_some() && (multiply.is_some() || add.is_some()) {
         let other = if multiply.is_some() { "multiply" } else { "add" };
@@ -254,16 +327,26 @@ fn scale(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
     }
     match divide {
         Some(0.0) => {
-            let diagnostic = Diagnostic::error(codes::OUT_OF_RANGE, "`data.normalise.divide` is 0, and must not be");
-            sink.push(diagnostic.at(span("divide"), "division by zero").help("write the largest value of a feature, such as `divide=255.0`"));
+            let diagnostic =
+                Diagnostic::error(codes::OUT_OF_RANGE, "`data.normalise.divide` is 0, and must not be");
+            sink.push(
+                diagnostic
+                    .at(span("divide"), "division by zero")
+                    .help("write the largest value of a feature, such as `divide=255.0`"),
+            );
             Normalise::Divide { by: 1.0 }
         }
         Some(by) => Normalise::Divide { by },
         None => {
-            let silent = fields.node.is_none_or(|node| !node.properties.is_empty()) || fields.get("how").is_none();
+            let silent =
+                fields.node.is_none_or(|node| !node.properties.is_empty()) || fields.get("how").is_none();
             if multiply.is_none() && add.is_none() && !silent {
                 let diagnostic = Diagnostic::error(codes::MISSING, "normalise \"scale\" changes nothing");
-                sink.push(diagnostic.at(place(fields), "no factor is given").help("write `divide=255.0`, or `multiply=…` and `add=…`"));
+                sink.push(
+                    diagnostic
+                        .at(place(fields), "no factor is given")
+                        .help("write `divide=255.0`, or `multiply=…` and `add=…`"),
+                );
             }
             Normalise::Scale { multiply: multiply.unwrap_or(1.0), add: add.unwrap_or(0.0) }
         }
@@ -272,22 +355,35 @@ fn scale(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
 
 fn constants(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
     let mut list = |name: &str| -> Vec<f32> {
-        let Some(node) = fields.child(name).filter(|node| node.node.is_some_and(|node| !node.arguments.is_empty())) else {
-            let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("normalise \"constants\" has no `{name}`"));
-            sink.push(diagnostic.at(place(fields), format!("`{name}` is expected in its block")).help(format!("add `{name} 0.5`, one number for each channel")));
+        let Some(node) =
+            fields.child(name).filter(|node| node.node.is_some_and(|node| !node.arguments.is_empty()))
+        else {
+            let diagnostic =
+                Diagnostic::error(codes::MISSING_NODE, format!("normalise \"constants\" has no `{name}`"));
+            sink.push(
+                diagnostic
+                    .at(place(fields), format!("`{name}` is expected in its block"))
+                    .help(format!("add `{name} 0.5`, one number for each channel")),
+            );
             return Vec::new();
         };
-        node.rest.iter().filter_map(|argument| match &argument.value {
-            Value::Number(number) => number.f32().ok(),
-            _ => None,
-        }).collect()
+        node.rest
+            .iter()
+            .filter_map(|argument| match &argument.value {
+                Value::Number(number) => number.f32().ok(),
+                _ => None,
+            })
+            .collect()
     };
     let (mean, deviation) = (list("mean"), list("deviation"));
     let nodes = (fields.child("mean"), fields.child("deviation"));
     if let (Some(means), Some(deviations)) = nodes {
         if mean.len() != deviation.len() && !mean.is_empty() && !deviation.is_empty() {
-            let message = format!("{} means and {} deviations do not go together", mean.len(), deviation.len());
-            let diagnostic = Diagnostic::error(codes::CONFLICT, message).at(place(deviations), "deviations").at(place(means), "means");
+            let message =
+                format!("{} means and {} deviations do not go together", mean.len(), deviation.len());
+            let diagnostic = Diagnostic::error(codes::CONFLICT, message)
+                .at(place(deviations), "deviations")
+                .at(place(means), "means");
             sink.push(diagnostic.help("give one of each for every channel"));
         }
         if deviation.iter().any(|deviation| *deviation <= 0.0) {
@@ -305,12 +401,18 @@ fn split(fields: &Fields<'_>, sink: &mut Sink) -> Split {
     for property in &fields.open {
         let name = property.name.text.as_str();
         if !is_identifier(&name.replace('_', "-")) {
-            let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a part's name", clip(name)));
+            let diagnostic =
+                Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a part's name", clip(name)));
             let diagnostic = diagnostic.at(property.name.span, "not allowed as a name");
-            sink.push(diagnostic.help("begin with a small letter, and go on with small letters, digits, `-` and `_`"));
+            sink.push(
+                diagnostic
+                    .help("begin with a small letter, and go on with small letters, digits, `-` and `_`"),
+            );
         }
-        let rule = Rule { name: name.to_owned().into(), ..Rule::real64("part", "Its share.").above(0.0).max(1.0) };
-        let passed = check_value(&rule, &property.value, node, &format!("data.split.{}", clip(name)), None, sink);
+        let rule =
+            Rule { name: name.to_owned().into(), ..Rule::real64("part", "Its share.").above(0.0).max(1.0) };
+        let passed =
+            check_value(&rule, &property.value, node, &format!("data.split.{}", clip(name)), None, sink);
         complete &= passed;
         if let (true, Value::Number(number)) = (passed, &property.value.value) {
             parts.push(Part { name: name.to_owned(), fraction: number.f64().unwrap_or_default() });
@@ -318,16 +420,26 @@ fn split(fields: &Fields<'_>, sink: &mut Sink) -> Split {
     }
     if node.property("train").is_none() {
         let diagnostic = Diagnostic::error(codes::MISSING, "`data.split` has no part `train`");
-        sink.push(diagnostic.at(node.span, "the part that is trained on is expected").help("write `split train=0.8 test=0.2`"));
+        sink.push(
+            diagnostic
+                .at(node.span, "the part that is trained on is expected")
+                .help("write `split train=0.8 test=0.2`"),
+        );
     }
     let sum: f64 = parts.iter().map(|part| part.fraction).sum();
     // Decimal shares are not binary ones; a part in a billion is no example.
     if complete && sum > 1.0 + 1e-9 {
-        let diagnostic = Diagnostic::error(codes::SPLIT, format!("the parts add up to {sum}, which is more than 1"));
-        sink.push(diagnostic.at(node.span, "more than the whole of the data").help("an example is in one part at most; lower the shares"));
+        let diagnostic =
+            Diagnostic::error(codes::SPLIT, format!("the parts add up to {sum}, which is more than 1"));
+        sink.push(
+            diagnostic
+                .at(node.span, "more than the whole of the data")
+                .help("an example is in one part at most; lower the shares"),
+        );
     }
     // The order of properties says nothing in KDL, so the order of parts is by name, `train` first.
-    parts.sort_by(|left, right| (left.name != "train", &left.name).cmp(&(right.name != "train", &right.name)));
+    parts
+        .sort_by(|left, right| (left.name != "train", &left.name).cmp(&(right.name != "train", &right.name)));
     let shuffle = fields.flag("shuffle").then(|| fields.whole("seed"));
     if shuffle.is_none() && fields.is_written("seed") {
         let span = |name: &str| fields.span(name).unwrap_or(node.span);

@@ -6,14 +6,16 @@
 //! Paths: a layer is named by its first argument or else by its kind; the second unnamed `linear` of a block is `linear-2`.
 //! So a layer put into a block renames only the unnamed ones of its kind behind it, and a named one never.
 
-use super::check::{Fields, check, clip};
+use super::check::{check, clip};
 use super::expression::{self, Outcome, Sort};
+use super::fields::{Field, Fields};
 use super::layers;
 use super::module::{Module, Modules, Scope, bind, is_identifier};
-use super::rule::{Kind, NodeRule, Rule};
+use super::rule::Kind;
+use super::structure::{default_name, given_name, shallow, structure};
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
-use crate::syntax::{Argument, Node, Value};
+use crate::syntax::{Argument, Node, Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -26,8 +28,10 @@ const MAX_LEVELS: usize = 80;
 pub(crate) struct Frame {
     /// The module.
     pub module: Rc<Module>,
-    /// Its parameters and the indices of `repeat` around.
-    pub scope: Scope,
+    /// Its parameters.
+    pub scope: Rc<Scope>,
+    /// The indices of `repeat` around, outermost first: name, turn, and the `repeat`.
+    indices: Vec<(String, usize, Span)>,
     /// The user's line; a layer of a user's own module is its own.
     pub site: Option<Span>,
 }
@@ -36,7 +40,24 @@ impl Frame {
     /// A frame for a module that the node at `site` uses.
     pub fn new(module: Rc<Module>, scope: Scope, site: Option<Span>) -> Self {
         let site = if module.folder.is_some() { None } else { site };
-        Self { module, scope, site }
+        Self { module, scope: Rc::new(scope), indices: Vec::new(), site }
+    }
+
+    /// The declared type and the value of a name; the innermost of one name counts.
+    fn lookup(&self, name: &str) -> Option<(Kind, Field)> {
+        let index = self.indices.iter().rev().find(|(index, ..)| index == name);
+        match index {
+            Some((_, turn, span)) => {
+                let value = Value::Number(Number::from_integer(*turn as i128));
+                Some((Kind::Integer, Field { value, span: Some(*span) }))
+            }
+            None => self.scope.get(name).cloned(),
+        }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let indices = self.indices.iter().map(|(name, ..)| name.as_str());
+        self.scope.keys().map(String::as_str).chain(indices).collect()
     }
 }
 
@@ -106,8 +127,10 @@ impl<'a, 'world> Expander<'a, 'world> {
     fn spend(&mut self, span: Span) -> bool {
         self.items += 1;
         if self.items == MAX_ITEMS + 1 {
-            let diagnostic =
-                Diagnostic::error(codes::EXPANSION, format!("the model comes to more than {MAX_ITEMS} layers and iterations"));
+            let diagnostic = Diagnostic::error(
+                codes::EXPANSION,
+                format!("the model comes to more than {MAX_ITEMS} layers and iterations"),
+            );
             self.sink.push(diagnostic.at(span, "one too many").help("lower the counts of `repeat`"));
         }
         self.items <= MAX_ITEMS
@@ -119,9 +142,13 @@ impl<'a, 'world> Expander<'a, 'world> {
             // One report is enough for all that is too deep.
             if self.items <= MAX_ITEMS {
                 self.items = MAX_ITEMS + 1;
-                let diagnostic =
-                    Diagnostic::error(codes::EXPANSION, format!("blocks and modules are nested deeper than {MAX_LEVELS} levels"));
-                self.sink.push(diagnostic.at(span, "one level too many").help("use fewer modules inside one another"));
+                let diagnostic = Diagnostic::error(
+                    codes::EXPANSION,
+                    format!("blocks and modules are nested deeper than {MAX_LEVELS} levels"),
+                );
+                self.sink.push(
+                    diagnostic.at(span, "one level too many").help("use fewer modules inside one another"),
+                );
             }
             return false;
         }
@@ -156,7 +183,12 @@ impl<'a, 'world> Expander<'a, 'world> {
             "residual" => {
                 check(&item.node, &structure("residual"), "residual", self.sink);
                 let inner = self.chain(item.written.nodes(), frame, &path);
-                blocks.push(Block::Parallel { path, combine: Combine::Add, chains: vec![inner, Vec::new()], span });
+                blocks.push(Block::Parallel {
+                    path,
+                    combine: Combine::Add,
+                    chains: vec![inner, Vec::new()],
+                    span,
+                });
             }
             "parallel" => self.parallel(item, frame, path, span, blocks),
             "use" => {
@@ -182,21 +214,30 @@ impl<'a, 'world> Expander<'a, 'world> {
         let fields = check(&item.node, &structure("repeat"), "repeat", self.sink);
         let count: usize = fields.whole("count");
         let index = fields.text("index").to_owned();
-        if fields.is_written("index") && (!is_identifier(&index) || frame.scope.contains_key(&index)) {
-            let message = if frame.scope.contains_key(&index) { "hides a name that is known already" } else { "is no name" };
-            let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("the index `{}` {message}", clip(&index)));
+        let hides = frame.scope.contains_key(&index)
+            || (fields.is_written("index") && frame.indices.iter().any(|(name, ..)| *name == index));
+        if hides || !is_identifier(&index) {
+            let message = if hides { "hides a name that is known already" } else { "is no name" };
+            let message = format!("the index `{}` {message}", clip(&index));
             let span = fields.span("index").unwrap_or(item.written.span);
-            self.sink.push(diagnostic.at(span, "not allowed here").help("choose another name, such as `index=\"i\"`"));
+            let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed here");
+            self.sink.push(diagnostic.help("choose another name, such as `index=\"i\"`"));
             return;
         }
-        let mut inner = Frame { module: Rc::clone(&frame.module), scope: frame.scope.clone(), site: frame.site };
+        let mut inner = Frame {
+            module: Rc::clone(&frame.module),
+            scope: Rc::clone(&frame.scope),
+            indices: frame.indices.clone(),
+            site: frame.site,
+        };
+        inner.indices.push((index, 0, item.written.span));
         for turn in 0..count {
             if !self.spend(item.written.span) {
                 return;
             }
-            let value = Value::Number(crate::syntax::Number::from_integer(turn as i128));
-            let field = super::check::Field { value, span: Some(item.written.span) };
-            inner.scope.insert(index.clone(), (Kind::Integer, field));
+            if let Some(index) = inner.indices.last_mut() {
+                index.1 = turn;
+            }
             let before = self.sink.diagnostics.len();
             blocks.extend(self.chain(item.written.nodes(), &inner, &format!("{path}.{turn}")));
             // The other turns would repeat the same faults.
@@ -206,7 +247,14 @@ impl<'a, 'world> Expander<'a, 'world> {
         }
     }
 
-    fn parallel(&mut self, item: &Item<'_>, frame: &Frame, path: String, span: Span, blocks: &mut Vec<Block>) {
+    fn parallel(
+        &mut self,
+        item: &Item<'_>,
+        frame: &Frame,
+        path: String,
+        span: Span,
+        blocks: &mut Vec<Block>,
+    ) {
         let fields = check(&item.node, &structure("parallel"), "parallel", self.sink);
         let combine = match fields.text("combine") {
             "multiply" => Combine::Multiply,
@@ -214,7 +262,8 @@ impl<'a, 'world> Expander<'a, 'world> {
             _ => Combine::Add,
         };
         if fields.is_written("axis") && !matches!(combine, Combine::Concatenate { .. }) {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, "`axis` belongs to combine=\"concatenate\" alone");
+            let diagnostic =
+                Diagnostic::error(codes::CONFLICT, "`axis` belongs to combine=\"concatenate\" alone");
             let axis = fields.span("axis").unwrap_or(item.written.span);
             self.sink.push(diagnostic.at(axis, "says nothing here").help("delete it"));
         }
@@ -234,8 +283,15 @@ impl<'a, 'world> Expander<'a, 'world> {
             chains.push(self.chain(part.written.nodes(), frame, &format!("{path}.{name}")));
         }
         if chains.len() < 2 {
-            let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("`parallel` has {} chains, and needs two", chains.len()));
-            self.sink.push(diagnostic.at(item.written.span, "chains are combined here").help("add `chain { … }`; an empty chain passes its input on"));
+            let diagnostic = Diagnostic::error(
+                codes::MISSING_NODE,
+                format!("`parallel` has {} chains, and needs two", chains.len()),
+            );
+            self.sink.push(
+                diagnostic
+                    .at(item.written.span, "chains are combined here")
+                    .help("add `chain { … }`; an empty chain passes its input on"),
+            );
         }
         blocks.push(Block::Parallel { path, combine, chains, span });
     }
@@ -248,10 +304,22 @@ impl<'a, 'world> Expander<'a, 'world> {
         let folder = frame.module.folder.clone();
         let module = self.modules.load(reference, frame.module.kind, folder.as_deref(), span, self.sink)?;
         if self.stack.contains(&module.name) {
-            let circle: Vec<&str> =
-                self.stack.iter().skip_while(|name| **name != module.name).map(String::as_str).chain([module.name.as_str()]).collect();
-            let diagnostic = Diagnostic::error(codes::MODULE_CYCLE, format!("a module uses itself: {}", circle.join(" → ")));
-            self.sink.push(diagnostic.at(span, "closes the circle").help("a module must come to an end: repeat with `repeat`"));
+            let circle: Vec<&str> = self
+                .stack
+                .iter()
+                .skip_while(|name| **name != module.name)
+                .map(String::as_str)
+                .chain([module.name.as_str()])
+                .collect();
+            let diagnostic = Diagnostic::error(
+                codes::MODULE_CYCLE,
+                format!("a module uses itself: {}", circle.join(" → ")),
+            );
+            self.sink.push(
+                diagnostic
+                    .at(span, "closes the circle")
+                    .help("a module must come to an end: repeat with `repeat`"),
+            );
             return None;
         }
         let scope = bind(&module, &fields.open, node, "use", self.sink);
@@ -293,7 +361,11 @@ impl<'a, 'world> Expander<'a, 'world> {
                     match condition {
                         None => {
                             let diagnostic = Diagnostic::error(codes::ELSE, "`else` follows no `if`");
-                            self.sink.push(diagnostic.at(written.span, "no `if` stands right before it").help("write it behind the block of an `if`"));
+                            self.sink.push(
+                                diagnostic
+                                    .at(written.span, "no `if` stands right before it")
+                                    .help("write it behind the block of an `if`"),
+                            );
                         }
                         Some(Some(false)) if self.descend(written.span) => {
                             self.flatten(written.nodes(), frame, items);
@@ -330,22 +402,27 @@ impl<'a, 'world> Expander<'a, 'world> {
             self.sink.push(diagnostic.at(argument.span, "not text").help("write `(expr)\"…\"`"));
             return;
         };
-        let lookup = |name: &str| frame.scope.get(name).map(|(kind, field)| (*kind, field.value.clone()));
-        let names: Vec<&str> = frame.scope.keys().map(String::as_str).collect();
-        match expression::evaluate(&text, &lookup, &names) {
+        let lookup = |name: &str| frame.lookup(name).map(|(kind, field)| (kind, field.value));
+        match expression::evaluate(&text, &lookup) {
             Ok(Outcome::Value(value)) => argument.value = value,
             Ok(Outcome::Name(name)) => {
-                if let Some((_, field)) = frame.scope.get(&name) {
-                    argument.value = field.value.clone();
+                if let Some((_, field)) = frame.lookup(&name) {
+                    argument.value = field.value;
                     // The value is as its writer wrote it, so faults of it belong to that place.
                     argument.span = field.span.unwrap_or(argument.span);
                 }
             }
-            Err(fault) => self.expression_fault(argument, &fault, frame),
+            Err(fault) => self.expression_fault(argument, &text, &fault, frame),
         }
     }
 
-    fn expression_fault(&mut self, argument: &Argument, fault: &expression::Fault, frame: &Frame) {
+    fn expression_fault(
+        &mut self,
+        argument: &Argument,
+        text: &str,
+        fault: &expression::Fault,
+        frame: &Frame,
+    ) {
         let code = match fault.sort {
             Sort::Syntax => codes::EXPRESSION,
             Sort::Name => codes::UNKNOWN_NAME,
@@ -354,14 +431,19 @@ impl<'a, 'world> Expander<'a, 'world> {
             Sort::Reported => return,
         };
         let span = match argument.content {
-            Some(start) => Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span },
+            Some(start) => {
+                Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span }
+            }
             None => argument.span,
         };
         let mut diagnostic = Diagnostic::error(code, fault.message.clone()).at(span, "in this expression");
         if let Some(site) = frame.site {
             diagnostic = diagnostic.at(site, "expanded for this line");
         }
-        if let Some(help) = &fault.help {
+        if fault.sort == Sort::Name {
+            let name = text.get(fault.start..fault.end).unwrap_or_default();
+            diagnostic = diagnostic.help(expression::name_help(name, &frame.names()));
+        } else if let Some(help) = &fault.help {
             diagnostic = diagnostic.help(help.clone());
         }
         self.sink.push(diagnostic);
@@ -369,15 +451,23 @@ impl<'a, 'world> Expander<'a, 'world> {
 
     /// The names of a block's items: given ones first, then kinds made unique. Takes the name out of a layer's arguments.
     fn names(&mut self, items: &mut [Item<'_>]) -> Vec<String> {
-        let given: Vec<Option<(String, Span)>> = items.iter_mut().map(|item| given_name(&mut item.node)).collect();
+        let given: Vec<Option<(String, Span)>> =
+            items.iter_mut().map(|item| given_name(&mut item.node)).collect();
         let mut first: BTreeMap<String, Span> = BTreeMap::new();
         for (name, span) in given.iter().flatten() {
             if !is_identifier(&name.replace('_', "-")) {
-                let diagnostic = Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
+                let diagnostic =
+                    Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
                 let diagnostic = diagnostic.at(*span, "not allowed as a name");
-                self.sink.push(diagnostic.help("begin with a small letter, and go on with small letters, digits, `-` and `_`"));
+                self.sink
+                    .push(diagnostic.help(
+                        "begin with a small letter, and go on with small letters, digits, `-` and `_`",
+                    ));
             } else if let Some(other) = first.insert(name.clone(), *span) {
-                let diagnostic = Diagnostic::error(codes::DUPLICATE_NAME, format!("two layers of one block are called `{name}`"));
+                let diagnostic = Diagnostic::error(
+                    codes::DUPLICATE_NAME,
+                    format!("two layers of one block are called `{name}`"),
+                );
                 let diagnostic = diagnostic.at(*span, "the name is taken").at(other, "by this layer");
                 self.sink.push(diagnostic.help("give one of them another name"));
             }
@@ -402,71 +492,5 @@ impl<'a, 'world> Expander<'a, 'world> {
             });
         }
         names
-    }
-}
-
-fn shallow(node: &Node) -> Node {
-    Node {
-        name: node.name.clone(),
-        annotation: node.annotation.clone(),
-        arguments: node.arguments.clone(),
-        properties: node.properties.clone(),
-        children: None,
-        span: node.span,
-    }
-}
-
-/// The name that the user gave an item, if any; a layer's is its first argument when that is text.
-fn given_name(node: &mut Node) -> Option<(String, Span)> {
-    let argument = match node.name.text.as_str() {
-        "repeat" => {
-            let property = node.properties.iter().find(|property| property.name.text == "name")?;
-            return match &property.value.value {
-                Value::Text(name) => Some((name.clone(), property.value.span)),
-                _ => None,
-            };
-        }
-        "use" => node.arguments.get(1)?,
-        _ => node.arguments.first()?,
-    };
-    let Value::Text(name) = &argument.value else { return None };
-    let given = (name.clone(), argument.span);
-    if node.name.text != "use" {
-        node.arguments.remove(0);
-    }
-    Some(given)
-}
-
-fn default_name(node: &Node) -> String {
-    match (node.name.text.as_str(), node.arguments.first().map(|argument| &argument.value)) {
-        ("use", Some(Value::Text(reference))) => {
-            let last = reference.rsplit('/').next().unwrap_or(reference);
-            let name: String = last.strip_suffix(".kdl").unwrap_or(last).to_ascii_lowercase();
-            if is_identifier(&name) { name } else { "use".to_owned() }
-        }
-        (name, _) => name.to_owned(),
-    }
-}
-
-/// The nodes that shape a body.
-pub(crate) const STRUCTURES: [&str; 6] = ["repeat", "if", "else", "residual", "parallel", "use"];
-
-fn structure(name: &str) -> NodeRule {
-    match name {
-        "repeat" => NodeRule::new("repeat", "repeats its block")
-            .argument(Rule::integer("count", 0, MAX_ITEMS as i64, "How often."))
-            .property(Rule::text("index", "The name of the turn's number, from 0.").or_text("index"))
-            .property(Rule::text("name", "The name in paths.").optional()),
-        "if" => NodeRule::new("if", "keeps its block when the condition holds").argument(Rule::flag("condition", "The condition.")),
-        "else" => NodeRule::new("else", "keeps its block when the condition before it does not hold"),
-        "residual" => NodeRule::new("residual", "adds its block's input to its output"),
-        "parallel" => NodeRule::new("parallel", "runs chains from one input and combines their outputs")
-            .property(Rule::choice("combine", &["add", "multiply", "concatenate"], "How the outputs meet."))
-            .property(Rule::integer("axis", 1, 7, "The axis to concatenate along; the batch is 0.").optional()),
-        "chain" => NodeRule::new("chain", "one of the chains"),
-        _ => NodeRule::new("use", "puts another module here")
-            .argument(Rule::text("module", "The module."))
-            .argument(Rule::text("name", "The name in paths.").optional())
-            .open(),
     }
 }

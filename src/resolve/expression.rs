@@ -12,6 +12,9 @@
 //! between names stands between blanks. An expression that is a name alone gives that value as it was written, so that a
 //! number passes through a module in one rounding.
 
+mod token;
+
+use self::token::{Lexical, Token, tokens};
 use super::rule::Kind;
 use crate::syntax::{Number, Value};
 use std::cmp::Ordering;
@@ -87,7 +90,7 @@ pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<(Kind, Value)>;
 ///
 /// # Errors
 /// The first fault, with its place.
-pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>, names: &[&str]) -> Result<Outcome, Fault> {
+pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>) -> Result<Outcome, Fault> {
     if text.len() > MAX_LENGTH {
         return Err(Fault {
             sort: Sort::Syntax,
@@ -103,10 +106,10 @@ pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>, names: &[&str]) -> Result
     {
         return match lookup(name) {
             Some(_) => Ok(Outcome::Name(name.clone())),
-            None => Err(unknown(name, tokens[0].start, tokens[0].end, names)),
+            None => Err(unknown(name, tokens[0].start, tokens[0].end)),
         };
     }
-    let mut evaluator = Evaluator { tokens, cursor: 0, depth: 0, lookup, names };
+    let mut evaluator = Evaluator { tokens, cursor: 0, depth: 0, lookup };
     let value = evaluator.or()?;
     if evaluator.kind() != &Lexical::End {
         return Err(evaluator.unexpected("an operator or the end is expected"));
@@ -119,114 +122,18 @@ pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>, names: &[&str]) -> Result
     }))
 }
 
-fn unknown(name: &str, start: usize, end: usize, names: &[&str]) -> Fault {
-    let minus = name.split('-').all(|part| names.contains(&part)) && name.contains('-');
-    let help = match minus {
-        true => format!("put blanks around the minus: `{}`", name.replace('-', " - ")),
-        false => super::check::suggestion(name, names),
-    };
-    Fault { sort: Sort::Name, message: format!("`{name}` is no parameter of this module"), start, end, help: Some(help) }
+fn unknown(name: &str, start: usize, end: usize) -> Fault {
+    let message = format!("`{name}` is no parameter of this module");
+    Fault { sort: Sort::Name, message, start, end, help: None }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Lexical {
-    Integer(i64),
-    Real(f64),
-    Text(String),
-    Name(String),
-    Operator(&'static str),
-    End,
-}
-
-struct Token {
-    kind: Lexical,
-    start: usize,
-    end: usize,
-}
-
-const OPERATORS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "(", ")", ","];
-
-fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
-    let mut tokens = Vec::new();
-    let mut position = 0;
-    while let Some(first) = text[position..].chars().next() {
-        let rest = &text[position..];
-        let start = position;
-        let kind = if first.is_whitespace() {
-            position += first.len_utf8();
-            continue;
-        } else if first.is_ascii_digit() {
-            position += number_length(rest);
-            number(&text[start..position], start, position)?
-        } else if first.is_ascii_alphabetic() {
-            position += name_length(rest);
-            Lexical::Name(text[start..position].to_owned())
-        } else if first == '\'' {
-            let Some(length) = rest[1..].find('\'') else {
-                return Err(syntax("the text is not closed", start, text.len(), "close it with `'`"));
-            };
-            position += length + 2;
-            Lexical::Text(text[start + 1..position - 1].to_owned())
-        } else if let Some(operator) = OPERATORS.iter().find(|operator| rest.starts_with(**operator)) {
-            position += operator.len();
-            Lexical::Operator(operator)
-        } else {
-            let end = start + first.len_utf8();
-            let help = match first {
-                '=' => "equality is written `==`",
-                '&' => "write `and`",
-                '|' => "write `or`",
-                '!' => "write `not`, or `!=`",
-                _ => "known are names, numbers, 'text', + - * / % == != < <= > >= and or not min max",
-            };
-            return Err(syntax(&format!("`{first}` is not part of an expression"), start, end, help));
-        };
-        tokens.push(Token { kind, start, end: position });
+/// What to type instead of a name that is not known.
+pub(crate) fn name_help(name: &str, names: &[&str]) -> String {
+    let minus = name.contains('-') && name.split('-').all(|part| names.contains(&part));
+    if minus {
+        return format!("put blanks around the minus: `{}`", name.replace('-', " - "));
     }
-    tokens.push(Token { kind: Lexical::End, start: text.len(), end: text.len() });
-    Ok(tokens)
-}
-
-fn syntax(message: &str, start: usize, end: usize, help: &str) -> Fault {
-    Fault { sort: Sort::Syntax, message: message.to_owned(), start, end, help: Some(help.to_owned()) }
-}
-
-fn name_length(rest: &str) -> usize {
-    let bytes = rest.as_bytes();
-    let mut length = 0;
-    while let Some(byte) = bytes.get(length) {
-        let inner = byte.is_ascii_alphanumeric() || *byte == b'_';
-        let hyphen = *byte == b'-' && bytes.get(length + 1).is_some_and(u8::is_ascii_alphanumeric);
-        if !inner && !hyphen {
-            break;
-        }
-        length += 1;
-    }
-    length
-}
-
-fn number_length(rest: &str) -> usize {
-    let bytes = rest.as_bytes();
-    let mut length = 0;
-    while let Some(byte) = bytes.get(length) {
-        let sign = matches!(byte, b'+' | b'-') && matches!(bytes[length - 1], b'e' | b'E');
-        if !(byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_') || sign) {
-            break;
-        }
-        length += 1;
-    }
-    length
-}
-
-fn number(lexeme: &str, start: usize, end: usize) -> Result<Lexical, Fault> {
-    let fault = || syntax(&format!("`{lexeme}` is not a number"), start, end, "write digits, such as `2` or `0.5`");
-    let plain = lexeme.replace('_', "");
-    if !plain.contains(['.', 'e', 'E']) {
-        return plain.parse().map(Lexical::Integer).map_err(|_| fault());
-    }
-    let complete = !plain.ends_with('.') && !plain.contains(".e") && !plain.contains(".E");
-    let value = plain.parse::<f64>().ok().filter(|value| value.is_finite() && complete);
-    value.map(Lexical::Real).ok_or_else(fault)
+    super::check::suggestion(name, names)
 }
 
 struct Evaluator<'a> {
@@ -234,7 +141,6 @@ struct Evaluator<'a> {
     cursor: usize,
     depth: usize,
     lookup: Lookup<'a>,
-    names: &'a [&'a str],
 }
 
 type Evaluated = Result<Typed, Fault>;
@@ -264,7 +170,11 @@ impl Evaluator<'_> {
 
     fn unexpected(&self, expected: &str) -> Fault {
         let token = self.token();
-        let message = if token.kind == Lexical::End { format!("the expression ends, and {expected}") } else { expected.to_owned() };
+        let message = if token.kind == Lexical::End {
+            format!("the expression ends, and {expected}")
+        } else {
+            expected.to_owned()
+        };
         Fault { sort: Sort::Syntax, message, start: token.start, end: token.end, help: None }
     }
 
@@ -276,7 +186,11 @@ impl Evaluator<'_> {
 
     fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(self.unexpected("the expression is nested too deeply")) } else { Ok(()) }
+        if self.depth > MAX_DEPTH {
+            Err(self.unexpected("the expression is nested too deeply"))
+        } else {
+            Ok(())
+        }
     }
 
     fn or(&mut self) -> Evaluated {
@@ -301,7 +215,13 @@ impl Evaluator<'_> {
         Ok(left)
     }
 
-    fn both_flags(&self, start: usize, operator: &str, left: &Typed, right: &Typed) -> Result<[bool; 2], Fault> {
+    fn both_flags(
+        &self,
+        start: usize,
+        operator: &str,
+        left: &Typed,
+        right: &Typed,
+    ) -> Result<[bool; 2], Fault> {
         match (left, right) {
             (Typed::Flag(left), Typed::Flag(right)) => Ok([*left, *right]),
             _ => Err(self.mixed(start, operator, left, right)),
@@ -309,7 +229,8 @@ impl Evaluator<'_> {
     }
 
     fn mixed(&self, start: usize, operator: &str, left: &Typed, right: &Typed) -> Fault {
-        let message = format!("`{operator}` does not go between {} and {}", left.describe(), right.describe());
+        let message =
+            format!("`{operator}` does not go between {} and {}", left.describe(), right.describe());
         self.fault(Sort::Type, start, message, None)
     }
 
@@ -323,7 +244,12 @@ impl Evaluator<'_> {
         self.depth -= 1;
         match value {
             Typed::Flag(flag) => Ok(Typed::Flag(!flag)),
-            other => Err(self.fault(Sort::Type, start, format!("`not` does not go before {}", other.describe()), None)),
+            other => Err(self.fault(
+                Sort::Type,
+                start,
+                format!("`not` does not go before {}", other.describe()),
+                None,
+            )),
         }
     }
 
@@ -334,8 +260,12 @@ impl Evaluator<'_> {
         let right = self.sum()?;
         let order = match (&left, &right) {
             (Typed::Integer(left), Typed::Integer(right)) => Some(left.cmp(right)),
-            (Typed::Text(left), Typed::Text(right)) if matches!(operator, "==" | "!=") => Some(left.cmp(right)),
-            (Typed::Flag(left), Typed::Flag(right)) if matches!(operator, "==" | "!=") => Some(left.cmp(right)),
+            (Typed::Text(left), Typed::Text(right)) if matches!(operator, "==" | "!=") => {
+                Some(left.cmp(right))
+            }
+            (Typed::Flag(left), Typed::Flag(right)) if matches!(operator, "==" | "!=") => {
+                Some(left.cmp(right))
+            }
             _ => match (real(&left), real(&right)) {
                 (Some(left), Some(right)) => left.partial_cmp(&right),
                 _ => None,
@@ -384,12 +314,23 @@ impl Evaluator<'_> {
             "-" => a - b,
             "*" => a * b,
             "/" => a / b,
-            _ => return Err(self.fault(Sort::Type, start, "`%` goes between whole numbers alone".to_owned(), None)),
+            _ => {
+                return Err(self.fault(
+                    Sort::Type,
+                    start,
+                    "`%` goes between whole numbers alone".to_owned(),
+                    None,
+                ));
+            }
         };
         if value.is_finite() {
             return Ok(Typed::Real(value));
         }
-        let message = if operator == "/" && b == 0.0 { "division by zero" } else { "the result is too large for a number" };
+        let message = if operator == "/" && b == 0.0 {
+            "division by zero"
+        } else {
+            "the result is too large for a number"
+        };
         Err(self.fault(Sort::Arithmetic, start, message.to_owned(), None))
     }
 
@@ -399,7 +340,12 @@ impl Evaluator<'_> {
         }
         if operator == "/" && left.checked_rem(right).is_some_and(|remainder| remainder != 0) {
             let help = "subtract the remainder first, `(a - a % b) / b`, or multiply one side by 1.0";
-            return Err(self.fault(Sort::Arithmetic, start, format!("{left} / {right} is not a whole number"), Some(help)));
+            return Err(self.fault(
+                Sort::Arithmetic,
+                start,
+                format!("{left} / {right} is not a whole number"),
+                Some(help),
+            ));
         }
         let value = match operator {
             "+" => left.checked_add(right),
@@ -409,7 +355,12 @@ impl Evaluator<'_> {
             _ => left.checked_rem(right),
         };
         value.ok_or_else(|| {
-            self.fault(Sort::Arithmetic, start, format!("{left} {operator} {right} is too large for a whole number"), None)
+            self.fault(
+                Sort::Arithmetic,
+                start,
+                format!("{left} {operator} {right} is too large for a whole number"),
+                None,
+            )
         })
     }
 
@@ -424,10 +375,20 @@ impl Evaluator<'_> {
         match value {
             Typed::Integer(value) => match value.checked_neg() {
                 Some(value) => Ok(Typed::Integer(value)),
-                None => Err(self.fault(Sort::Arithmetic, start, "the result is too large for a whole number".to_owned(), None)),
+                None => Err(self.fault(
+                    Sort::Arithmetic,
+                    start,
+                    "the result is too large for a whole number".to_owned(),
+                    None,
+                )),
             },
             Typed::Real(value) => Ok(Typed::Real(-value)),
-            other => Err(self.fault(Sort::Type, start, format!("`-` does not go before {}", other.describe()), None)),
+            other => Err(self.fault(
+                Sort::Type,
+                start,
+                format!("`-` does not go before {}", other.describe()),
+                None,
+            )),
         }
     }
 
@@ -477,8 +438,10 @@ impl Evaluator<'_> {
                 self.fault(Sort::Arithmetic, start, format!("`{name}` is too large to compute with"), None)
             }),
             Some((_, Value::Faulty)) => Err(self.fault(Sort::Reported, start, String::new(), None)),
-            Some(_) => Err(self.fault(Sort::Type, start, format!("`{name}` has no value to compute with"), None)),
-            None => Err(unknown(name, start, end, self.names)),
+            Some(_) => {
+                Err(self.fault(Sort::Type, start, format!("`{name}` has no value to compute with"), None))
+            }
+            None => Err(unknown(name, start, end)),
         }
     }
 
@@ -493,7 +456,9 @@ impl Evaluator<'_> {
         let right = self.or()?;
         self.close()?;
         match (&left, &right) {
-            (Typed::Integer(a), Typed::Integer(b)) => Ok(Typed::Integer(if name == "min" { *a.min(b) } else { *a.max(b) })),
+            (Typed::Integer(a), Typed::Integer(b)) => {
+                Ok(Typed::Integer(if name == "min" { *a.min(b) } else { *a.max(b) }))
+            }
             _ => match (real(&left), real(&right)) {
                 (Some(a), Some(b)) => Ok(Typed::Real(if name == "min" { a.min(b) } else { a.max(b) })),
                 _ => Err(self.mixed(start, name, &left, &right)),

@@ -1,23 +1,31 @@
 //! The layers: one table of what each may hold, and its meaning as a [`LayerKind`].
 
-use super::check::{Fields, check, unknown_node};
-use super::expand::STRUCTURES;
+use super::check::{check, unknown_node};
+use super::fields::Fields;
 use super::rule::{NodeRule, Rule};
+use super::structure::STRUCTURES;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::plan::{Initialiser, LayerKind};
 use crate::syntax::{Node, Value};
 use std::sync::OnceLock;
 
-const WEIGHT_INITS: &[&str] = &["fan-in-uniform", "kaiming-normal", "xavier-uniform", "normal", "constant", "zeros", "ones"];
+const WEIGHT_INITS: &[&str] =
+    &["fan-in-uniform", "kaiming-normal", "xavier-uniform", "normal", "constant", "zeros", "ones"];
 const BIAS_INITS: &[&str] = &["fan-in-uniform", "normal", "constant", "zeros", "ones"];
 
 fn initialiser(rule: NodeRule) -> NodeRule {
     rule.property(Rule::flag("bias", "Whether there is a bias.").or_flag(true))
-        .property(Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text("fan-in-uniform"))
-        .property(Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0).optional())
+        .property(
+            Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text("fan-in-uniform"),
+        )
+        .property(
+            Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0).optional(),
+        )
         .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
         .property(Rule::choice("bias-init", BIAS_INITS, "How the bias begins.").or_text("fan-in-uniform"))
-        .property(Rule::real32("bias-std", "Standard deviation of bias-init=\"normal\".").above(0.0).optional())
+        .property(
+            Rule::real32("bias-std", "Standard deviation of bias-init=\"normal\".").above(0.0).optional(),
+        )
         .property(Rule::real32("bias-value", "Value of bias-init=\"constant\".").optional())
 }
 
@@ -41,8 +49,10 @@ pub(crate) fn table() -> &'static [NodeRule] {
 }
 
 fn rules() -> Vec<NodeRule> {
-    let linear = NodeRule::new("linear", "y = x wᵀ + b over the last axis").property(Rule::size("out", "Output features."));
-    let conv = NodeRule::new("conv2d", "2-D convolution over [N, C, H, W]").property(Rule::size("out", "Output channels."));
+    let linear = NodeRule::new("linear", "y = x wᵀ + b over the last axis")
+        .property(Rule::size("out", "Output features."));
+    let conv = NodeRule::new("conv2d", "2-D convolution over [N, C, H, W]")
+        .property(Rule::size("out", "Output channels."));
     let conv = pair(conv, "kernel", 1, "Height and width of the kernel.");
     let conv = pair(conv, "stride", 1, "Step; 1 by default.");
     let conv = pair(conv, "padding", 0, "Zeros on each side; 0 by default.");
@@ -53,10 +63,14 @@ fn rules() -> Vec<NodeRule> {
         initialiser(linear),
         initialiser(conv),
         window("max-pool2d", "largest value of each window"),
-        window("average-pool2d", "mean of each window")
-            .property(Rule::flag("count-include-padding", "Whether the border counts in the mean.").or_flag(true)),
+        window("average-pool2d", "mean of each window").property(
+            Rule::flag("count-include-padding", "Whether the border counts in the mean.").or_flag(true),
+        ),
         NodeRule::new("batch-norm", "normalises each channel over the batch").property(eps()).property(
-            Rule::real32("momentum", "Weight of the new batch in the running statistics.").min(0.0).max(1.0).or("0.1"),
+            Rule::real32("momentum", "Weight of the new batch in the running statistics.")
+                .min(0.0)
+                .max(1.0)
+                .or("0.1"),
         ),
         NodeRule::new("layer-norm", "normalises over the last axis").property(eps()),
         NodeRule::new("relu", "max(x, 0)"),
@@ -65,13 +79,23 @@ fn rules() -> Vec<NodeRule> {
         NodeRule::new("silu", "x σ(x)"),
         NodeRule::new("tanh", "hyperbolic tangent"),
         NodeRule::new("sigmoid", "logistic function"),
-        NodeRule::new("softmax", "softmax over an axis").property(Rule::integer("axis", 1, 7, "The axis; the batch is 0.")),
+        NodeRule::new("softmax", "softmax over an axis").property(Rule::integer(
+            "axis",
+            1,
+            7,
+            "The axis; the batch is 0.",
+        )),
         NodeRule::new("dropout", "sets a share of elements to zero while training")
             .property(Rule::real32("p", "The share.").min(0.0).below(1.0)),
         NodeRule::new("flatten", "joins all axes from one on")
             .property(Rule::integer("start", 1, 7, "The first axis that is joined.").or("1")),
         NodeRule::new("reshape", "gives each example a new shape").rest(Rule::size("size", "A size.")),
-        NodeRule::new("transpose", "permutes the axes").rest(Rule::integer("axis", 0, 7, "The input axis for this place.")),
+        NodeRule::new("transpose", "permutes the axes").rest(Rule::integer(
+            "axis",
+            0,
+            7,
+            "The input axis for this place.",
+        )),
     ]
 }
 
@@ -138,16 +162,21 @@ fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) ->
     let chosen = fields.text(init);
     for (name, owner) in [(std, "normal"), (value, "constant")] {
         if fields.is_written(name) && chosen != owner {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {init}=\"{owner}\" alone"));
+            let diagnostic =
+                Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {init}=\"{owner}\" alone"));
             let span = fields.span(name).into_iter();
-            sink.push(span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "says nothing here")).help("delete it"));
+            sink.push(
+                span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "says nothing here"))
+                    .help("delete it"),
+            );
         }
     }
     let needed = |name: &str, sink: &mut Sink| {
         if fields.get(name).is_none() && fields.is_written(init) {
             let diagnostic = Diagnostic::error(codes::MISSING, format!("{init}=\"{chosen}\" needs `{name}`"));
             let span = fields.span(init).into_iter();
-            let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, format!("without `{name}`")));
+            let diagnostic =
+                span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, format!("without `{name}`")));
             sink.push(diagnostic.help(format!("write `{name}=…`")));
         }
         fields.f32(name)
@@ -167,10 +196,15 @@ fn both(fields: &Fields<'_>, name: &str, sink: &mut Sink) -> Option<[usize; 2]> 
     let one: Option<usize> = fields.optional_whole(name);
     let child = fields.child(name);
     if let (Some(_), Some(node)) = (one, child.and_then(|child| child.node)) {
-        let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` is given as a property and as a node"));
+        let diagnostic =
+            Diagnostic::error(codes::CONFLICT, format!("`{name}` is given as a property and as a node"));
         let diagnostic = diagnostic.at(node.span, "one size for each axis");
         let property = fields.span(name).into_iter();
-        sink.push(property.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "one size for both")).help("keep one of them"));
+        sink.push(
+            property
+                .fold(diagnostic, |diagnostic, span| diagnostic.at(span, "one size for both"))
+                .help("keep one of them"),
+        );
     }
     match child {
         Some(child) => Some([child.whole("height"), child.whole("width")]),
@@ -185,7 +219,11 @@ fn required_pair(fields: &Fields<'_>, name: &str, sink: &mut Sink) -> [usize; 2]
     if let (None, Some(node), false) = (found, fields.node, written) {
         let path = &node.name.text;
         let diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no property `{name}`"));
-        sink.push(diagnostic.at(node.span, "a whole number is expected").help(format!("write `{name}=3`, or `{{ {name} 3 5 }}` for height and width")));
+        sink.push(
+            diagnostic
+                .at(node.span, "a whole number is expected")
+                .help(format!("write `{name}=3`, or `{{ {name} 3 5 }}` for height and width")),
+        );
     }
     found.unwrap_or([1, 1])
 }
@@ -207,7 +245,11 @@ fn numbers(fields: &Fields<'_>) -> Vec<usize> {
 fn sizes(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> Vec<usize> {
     if node.arguments.is_empty() {
         let diagnostic = Diagnostic::error(codes::MISSING, "`reshape` has no sizes");
-        sink.push(diagnostic.at(node.span, "sizes are expected").help("write the shape of one example, such as `reshape 16 4 4`"));
+        sink.push(
+            diagnostic
+                .at(node.span, "sizes are expected")
+                .help("write the shape of one example, such as `reshape 16 4 4`"),
+        );
     }
     numbers(fields)
 }
@@ -216,10 +258,18 @@ fn permutation(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> Vec<usize> 
     let axes = numbers(fields);
     let mut sorted = axes.clone();
     sorted.sort_unstable();
-    let whole = sorted.iter().enumerate().all(|(index, axis)| index == *axis) && axes.len() == node.arguments.len();
+    let whole =
+        sorted.iter().enumerate().all(|(index, axis)| index == *axis) && axes.len() == node.arguments.len();
     if axes.first() != Some(&0) || !whole {
-        let diagnostic = Diagnostic::error(codes::OUT_OF_RANGE, "`transpose` does not name every axis once, the batch first");
-        sink.push(diagnostic.at(node.span, "not a permutation that keeps axis 0").help("write all axes, beginning with 0, such as `transpose 0 2 1`"));
+        let diagnostic = Diagnostic::error(
+            codes::OUT_OF_RANGE,
+            "`transpose` does not name every axis once, the batch first",
+        );
+        sink.push(
+            diagnostic
+                .at(node.span, "not a permutation that keeps axis 0")
+                .help("write all axes, beginning with 0, such as `transpose 0 2 1`"),
+        );
     }
     axes
 }

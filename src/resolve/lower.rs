@@ -1,7 +1,8 @@
 //! Checked nodes to the plan, section by section, with the origin of every value.
 
-use super::check::{Fields, absent, check_nodes};
+use super::check::check_nodes;
 use super::expand::{Expander, Frame};
+use super::fields::{Fields, absent};
 use super::module::{Module, ModuleKind, Modules, bind};
 use super::primitives as primitive;
 use super::rule::Kind;
@@ -9,8 +10,8 @@ use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
 use crate::plan::{
-    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, Plan, Policy, Rule, Run, Scaler,
-    Schedule, ScheduleKind, Selector, Train,
+    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, Plan, Policy, Rule, Run,
+    Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
 use crate::world::World;
@@ -28,7 +29,13 @@ pub(super) fn manifest(
 ) -> Option<Plan> {
     let checked = check_nodes(&tree.nodes, manifest::table(), None, None, sink);
     let mut modules = Modules::new(root, world, sources);
-    let mut lowering = Lowering { file: tree.file, checked: &checked, modules: &mut modules, sink, origins: BTreeMap::new() };
+    let mut lowering = Lowering {
+        file: tree.file,
+        checked: &checked,
+        modules: &mut modules,
+        sink,
+        origins: BTreeMap::new(),
+    };
     let edition = lowering.edition();
     let run = lowering.run();
     let environment = lowering.environment();
@@ -83,7 +90,9 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn place(&self, fields: Option<&Fields<'_>>) -> Span {
-        fields.and_then(|fields| fields.node).map_or(Span { file: self.file, start: 0, end: 0 }, |node| node.span)
+        fields
+            .and_then(|fields| fields.node)
+            .map_or(Span { file: self.file, start: 0, end: 0 }, |node| node.span)
     }
 
     fn origin(&mut self, path: impl Into<String>, span: Option<Span>) {
@@ -108,7 +117,8 @@ impl<'a> Lowering<'a, '_> {
         self.origin("edition", fields.span("edition"));
         if let Some(edition) = edition.filter(|edition| *edition != i128::from(EDITION)) {
             let diagnostic = Diagnostic::error(codes::EDITION, format!("edition {edition} is not known"));
-            let diagnostic = diagnostic.at(self.place(Some(fields)), format!("this amp reads edition {EDITION}"));
+            let diagnostic =
+                diagnostic.at(self.place(Some(fields)), format!("this amp reads edition {EDITION}"));
             self.sink.push(diagnostic.help(format!("write `amp {EDITION}`, or use a newer amp")));
         }
         EDITION
@@ -171,8 +181,14 @@ impl<'a> Lowering<'a, '_> {
         for pin in fields.children_named("pin") {
             let (name, span) = (pin.text("name"), self.place(Some(pin)));
             if let Some(other) = first.insert(name, span) {
-                let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, format!("`{name}` is pinned twice"));
-                self.sink.push(diagnostic.at(span, "pinned again").at(other, "first pinned here").help("keep one of them"));
+                let diagnostic =
+                    Diagnostic::error(codes::DUPLICATE_NODE, format!("`{name}` is pinned twice"));
+                self.sink.push(
+                    diagnostic
+                        .at(span, "pinned again")
+                        .at(other, "first pinned here")
+                        .help("keep one of them"),
+                );
             }
             self.origin(format!("environment.pin.{name}"), Some(span));
             pins.insert(name.to_owned(), pin.text("version").to_owned());
@@ -190,7 +206,9 @@ impl<'a> Lowering<'a, '_> {
                     self.origin(format!("data.normalise.{changes}"), Some(node.span));
                     changes += 1;
                 }
-                "shape" | "sources" | "source" => self.origin(format!("data.{}", node.name.text), Some(node.span)),
+                "shape" | "sources" | "source" => {
+                    self.origin(format!("data.{}", node.name.text), Some(node.span))
+                }
                 "batch" => {
                     self.origin("data.batch", child.span("size"));
                     self.origin("data.shuffle", child.get("shuffle").and_then(|field| field.span));
@@ -218,7 +236,7 @@ impl<'a> Lowering<'a, '_> {
             return Model { module: String::new(), arguments: BTreeMap::new(), body: Vec::new() };
         };
         let mut arguments = BTreeMap::new();
-        for (name, (kind, field)) in &frame.scope {
+        for (name, (kind, field)) in frame.scope.as_ref() {
             self.origin(format!("model.{name}"), field.span);
             arguments.insert(name.clone(), text_of(*kind, &field.value));
         }
@@ -228,7 +246,8 @@ impl<'a> Lowering<'a, '_> {
             let module: &Rc<Module> = &frame.module;
             let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "the model has no layers");
             let diagnostic = diagnostic.at(self.place(self.node("model")), "comes to nothing");
-            self.sink.push(diagnostic.at(module.span, "the module").help("write at least one layer in its body"));
+            self.sink
+                .push(diagnostic.at(module.span, "the module").help("write at least one layer in its body"));
         }
         self.layer_origins(&body);
         Model { module: frame.module.name.clone(), arguments, body }
@@ -238,7 +257,10 @@ impl<'a> Lowering<'a, '_> {
         for block in blocks {
             match block {
                 Block::Layer(layer) => {
-                    self.origin(format!("model.layer.{}", layer.path), Some(layer.library.unwrap_or(layer.span)));
+                    self.origin(
+                        format!("model.layer.{}", layer.path),
+                        Some(layer.library.unwrap_or(layer.span)),
+                    );
                 }
                 Block::Parallel { path, chains, span, .. } => {
                     self.origin(format!("model.layer.{path}"), Some(*span));
@@ -268,7 +290,10 @@ impl<'a> Lowering<'a, '_> {
                 let layer = child.node.is_some_and(|node| node.name.text == "layer");
                 let (selector, origin) = if layer {
                     layers += 1;
-                    (Selector::Layer(child.text("glob").to_owned()), format!("precision.layer.{}", layers - 1))
+                    (
+                        Selector::Layer(child.text("glob").to_owned()),
+                        format!("precision.layer.{}", layers - 1),
+                    )
                 } else {
                     ops += 1;
                     (Selector::Op(child.text("kind").to_owned()), format!("precision.op.{}", ops - 1))
@@ -282,7 +307,9 @@ impl<'a> Lowering<'a, '_> {
 
     fn scaler(&mut self) -> Scaler {
         let Some(found) = self.primitive(ModuleKind::Scaler, "std:scalers/none") else { return Scaler::None };
-        let Some(fields) = primitive::fields(ModuleKind::Scaler, &found.node, self.sink) else { return Scaler::None };
+        let Some(fields) = primitive::fields(ModuleKind::Scaler, &found.node, self.sink) else {
+            return Scaler::None;
+        };
         self.origins_of("scaler", &fields);
         primitive::scaler(&found.node.name.text, &fields, self.sink)
     }
@@ -293,7 +320,9 @@ impl<'a> Lowering<'a, '_> {
             return none;
         }
         let Some(found) = self.primitive(ModuleKind::Optimizer, "") else { return none };
-        let Some(fields) = primitive::fields(ModuleKind::Optimizer, &found.node, self.sink) else { return none };
+        let Some(fields) = primitive::fields(ModuleKind::Optimizer, &found.node, self.sink) else {
+            return none;
+        };
         self.origins_of("optimizer", &fields);
         primitive::optimizer(&found.node.name.text, &fields, self.sink)
     }
@@ -301,7 +330,9 @@ impl<'a> Lowering<'a, '_> {
     fn schedule(&mut self) -> Schedule {
         let none = Schedule { kind: ScheduleKind::Constant, warmup: 0 };
         let Some(found) = self.primitive(ModuleKind::Schedule, "std:schedules/constant") else { return none };
-        let Some(fields) = primitive::fields(ModuleKind::Schedule, &found.node, self.sink) else { return none };
+        let Some(fields) = primitive::fields(ModuleKind::Schedule, &found.node, self.sink) else {
+            return none;
+        };
         self.origins_of("schedule", &fields);
         primitive::schedule(&found.node.name.text, &fields)
     }
@@ -326,17 +357,29 @@ impl<'a> Lowering<'a, '_> {
         }
         for name in ["label-smoothing", "ignore-index"] {
             if !entropy && fields.is_written(name) {
-                let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to the loss \"cross-entropy\" alone"));
+                let diagnostic = Diagnostic::error(
+                    codes::CONFLICT,
+                    format!("`{name}` belongs to the loss \"cross-entropy\" alone"),
+                );
                 let span = fields.span(name).unwrap_or_else(|| self.place(Some(fields)));
                 self.sink.push(diagnostic.at(span, "says nothing here").help("delete it"));
             }
         }
-        if let Some(classes) = classes.filter(|classes| classes.is_some() != entropy && fields.get("loss").is_some()) {
+        if let Some(classes) =
+            classes.filter(|classes| classes.is_some() != entropy && fields.get("loss").is_some())
+        {
             let (message, help) = match classes {
-                None => ("cross-entropy needs classes, and the data has numbers to predict", "write `classes=…` in the data's `columns` or `format`, or `loss \"mean-squared-error\"`"),
-                Some(_) => ("mean squared error needs numbers to predict, and the data has classes", "write `loss \"cross-entropy\"`, or delete `classes`"),
+                None => (
+                    "cross-entropy needs classes, and the data has numbers to predict",
+                    "write `classes=…` in the data's `columns` or `format`, or `loss \"mean-squared-error\"`",
+                ),
+                Some(_) => (
+                    "mean squared error needs numbers to predict, and the data has classes",
+                    "write `loss \"cross-entropy\"`, or delete `classes`",
+                ),
             };
-            let diagnostic = Diagnostic::error(codes::LOSS, message).at(self.place(Some(fields)), "does not fit the data");
+            let diagnostic =
+                Diagnostic::error(codes::LOSS, message).at(self.place(Some(fields)), "does not fit the data");
             let data = self.node("data").map(|data| self.place(Some(data))).into_iter();
             let diagnostic = data.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "the data"));
             self.sink.push(diagnostic.help(help));
@@ -378,7 +421,9 @@ impl<'a> Lowering<'a, '_> {
     }
 
     fn evaluate(&mut self, classes: Option<Option<u32>>) -> Evaluate {
-        let default = absent(manifest::table().iter().find(|rule| rule.name == "evaluate").unwrap_or(&manifest::table()[0]));
+        let default = absent(
+            manifest::table().iter().find(|rule| rule.name == "evaluate").unwrap_or(&manifest::table()[0]),
+        );
         let fields = self.node("evaluate").unwrap_or(&default);
         let steps: Option<u64> = fields.optional_whole("steps");
         if fields.is_written("every") && fields.is_written("steps") {
@@ -401,10 +446,13 @@ impl<'a> Lowering<'a, '_> {
         } else if metrics.is_empty() && !self.sink.has_errors() {
             let diagnostic = Diagnostic::error(codes::MISSING, "`evaluate.metrics` names no metric");
             let span = fields.span("metrics").unwrap_or_else(|| self.place(Some(fields)));
-            self.sink.push(diagnostic.at(span, "empty").help("write `metrics=\"accuracy\"` or `metrics=\"loss\"`"));
+            self.sink.push(
+                diagnostic.at(span, "empty").help("write `metrics=\"accuracy\"` or `metrics=\"loss\"`"),
+            );
         }
         if classes == Some(None) && metrics.iter().any(|metric| metric == "accuracy") {
-            let diagnostic = Diagnostic::error(codes::LOSS, "accuracy needs classes, and the data has numbers to predict");
+            let diagnostic =
+                Diagnostic::error(codes::LOSS, "accuracy needs classes, and the data has numbers to predict");
             let span = fields.span("metrics").unwrap_or_else(|| self.place(Some(fields)));
             self.sink.push(diagnostic.at(span, "does not fit the data").help("write `metrics=\"loss\"`"));
         }

@@ -9,15 +9,19 @@ pub(crate) fn table() -> &'static [NodeRule] {
     static TABLE: OnceLock<Vec<NodeRule>> = OnceLock::new();
     TABLE.get_or_init(|| {
         vec![
-            NodeRule::new("amp", "the edition of the language")
-                .once()
-                .argument(Rule::integer("edition", 0, i64::MAX, "The edition; this amp reads edition 1.")),
+            NodeRule::new("amp", "the edition of the language").once().argument(Rule::integer(
+                "edition",
+                0,
+                i64::MAX,
+                "The edition; this amp reads edition 1.",
+            )),
             NodeRule::new("run", "names the run, seeds it, and says what is promised")
                 .once()
                 .argument(Rule::text("name", "Shown to people."))
                 .property(Rule::integer("seed", 0, i64::MAX, "Seeds every random stream.").or("0"))
                 .property(
-                    Rule::choice("guarantee", &["portable", "device"], "What is promised about bits.").or_text("portable"),
+                    Rule::choice("guarantee", &["portable", "device"], "What is promised about bits.")
+                        .or_text("portable"),
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
@@ -25,11 +29,19 @@ pub(crate) fn table() -> &'static [NodeRule] {
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
-                    Rule::real32("label-smoothing", "Share of the target spread over all classes.").min(0.0).below(1.0).optional(),
+                    Rule::real32("label-smoothing", "Share of the target spread over all classes.")
+                        .min(0.0)
+                        .below(1.0)
+                        .optional(),
                 )
                 .property(
-                    Rule::integer("ignore-index", i64::from(i32::MIN), i64::from(i32::MAX), "Label that takes no part.")
-                        .optional(),
+                    Rule::integer(
+                        "ignore-index",
+                        i64::from(i32::MIN),
+                        i64::from(i32::MAX),
+                        "Label that takes no part.",
+                    )
+                    .optional(),
                 ),
             module("precision", "which format each op runs in")
                 .child(
@@ -49,15 +61,36 @@ pub(crate) fn table() -> &'static [NodeRule] {
             module("schedule", "the learning rate over steps"),
             NodeRule::new("train", "how long, and how gradients are treated")
                 .once()
-                .property(Rule::integer("epochs", 1, i64::from(u32::MAX), "Passes over the training split.").optional())
+                .property(
+                    Rule::integer("epochs", 1, i64::from(u32::MAX), "Passes over the training split.")
+                        .optional(),
+                )
                 .property(Rule::integer("steps", 1, i64::from(u32::MAX), "Optimizer steps.").optional())
-                .property(Rule::real32("clip-norm", "Largest global norm of the gradients.").above(0.0).optional())
-                .property(Rule::integer("accumulate", 1, i64::from(u16::MAX), "Batches whose gradients make one step.").or("1"))
-                .property(Rule::integer("shards", 1, i64::from(u16::MAX), "Pieces that a batch is cut into.").or("1")),
+                .property(
+                    Rule::real32("clip-norm", "Largest global norm of the gradients.").above(0.0).optional(),
+                )
+                .property(
+                    Rule::integer(
+                        "accumulate",
+                        1,
+                        i64::from(u16::MAX),
+                        "Batches whose gradients make one step.",
+                    )
+                    .or("1"),
+                )
+                .property(
+                    Rule::integer("shards", 1, i64::from(u16::MAX), "Pieces that a batch is cut into.")
+                        .or("1"),
+                ),
             NodeRule::new("evaluate", "when and what to evaluate")
                 .property(Rule::choice("every", &["epoch", "end"], "How often.").optional())
-                .property(Rule::integer("steps", 1, i64::from(u32::MAX), "Evaluates after each so many steps.").optional())
-                .property(Rule::text("metrics", "`accuracy`, `loss`, or both, separated by a comma.").optional()),
+                .property(
+                    Rule::integer("steps", 1, i64::from(u32::MAX), "Evaluates after each so many steps.")
+                        .optional(),
+                )
+                .property(
+                    Rule::text("metrics", "`accuracy`, `loss`, or both, separated by a comma.").optional(),
+                ),
         ]
     })
 }
@@ -76,11 +109,15 @@ fn data() -> NodeRule {
             .property(Rule::text("features", "The file of the features.").optional())
             .property(Rule::text("labels", "The file of the labels.").optional())
     };
-    let classes = || Rule::integer("classes", 2, i64::from(i32::MAX), "How many classes the labels name.").optional();
+    let classes =
+        || Rule::integer("classes", 2, i64::from(i32::MAX), "How many classes the labels name.").optional();
     NodeRule::new("data", "where the data is, how it is read, cut and batched")
         .once()
         .argument(Rule::text("name", "Shown to people."))
-        .child(NodeRule::new("source", "one file with features and labels").argument(Rule::text("path", "The file.")))
+        .child(
+            NodeRule::new("source", "one file with features and labels")
+                .argument(Rule::text("path", "The file.")),
+        )
         .child(
             NodeRule::new("sources", "files of features and labels")
                 .child(pair("train", "the training data").once())
@@ -96,8 +133,14 @@ fn data() -> NodeRule {
         .child(
             NodeRule::new("columns", "how the rows of a CSV file are read")
                 .property(Rule::text("label", "The label's column by name, or `last`.").optional())
-                .property(Rule::integer("label-index", 0, i64::from(u32::MAX), "The label's column, from 0.").optional())
-                .property(Rule::flag("header", "Whether the first row holds names; found out otherwise.").optional())
+                .property(
+                    Rule::integer("label-index", 0, i64::from(u32::MAX), "The label's column, from 0.")
+                        .optional(),
+                )
+                .property(
+                    Rule::flag("header", "Whether the first row holds names; found out otherwise.")
+                        .optional(),
+                )
                 .property(Rule::text("delimiter", "Between fields, one ASCII character.").or_text(","))
                 .property(classes()),
         )
@@ -105,8 +148,13 @@ fn data() -> NodeRule {
         .child(normalise())
         .child(
             NodeRule::new("split", "cuts the data into parts")
-                .property(Rule::integer("seed", 0, i64::MAX, "Seed of the order in which examples are dealt.").or("0"))
-                .property(Rule::flag("shuffle", "Whether examples are dealt in a random order.").or_flag(true))
+                .property(
+                    Rule::integer("seed", 0, i64::MAX, "Seed of the order in which examples are dealt.")
+                        .or("0"),
+                )
+                .property(
+                    Rule::flag("shuffle", "Whether examples are dealt in a random order.").or_flag(true),
+                )
                 .open(),
         )
         .child(
@@ -114,7 +162,10 @@ fn data() -> NodeRule {
                 .once()
                 .argument(Rule::size("size", "Examples in a batch."))
                 .property(Rule::flag("shuffle", "Whether each epoch has an order of its own.").or_flag(true))
-                .property(Rule::choice("last", &["keep", "drop"], "What becomes of a last batch that is not full.").or_text("keep")),
+                .property(
+                    Rule::choice("last", &["keep", "drop"], "What becomes of a last batch that is not full.")
+                        .or_text("keep"),
+                ),
         )
 }
 
@@ -129,7 +180,10 @@ fn normalise() -> NodeRule {
         .property(nonzero("divide", "The divisor (scale).").optional())
         .property(Rule::real32("multiply", "The factor (scale).").optional())
         .property(Rule::real32("add", "The summand (scale).").optional())
-        .property(Rule::choice("over", &["feature", "channel", "all"], "What has a mean of its own (standardise).").optional())
+        .property(
+            Rule::choice("over", &["feature", "channel", "all"], "What has a mean of its own (standardise).")
+                .optional(),
+        )
         .child(each("mean", "one mean for each channel (constants)"))
         .child(each("deviation", "one deviation for each channel (constants)"))
 }

@@ -7,14 +7,17 @@
 mod check;
 mod cross;
 mod data;
+mod declaration;
 mod expand;
 mod expression;
+mod fields;
 mod layers;
 mod lower;
 mod manifest;
 mod module;
 mod primitives;
 mod rule;
+mod structure;
 
 pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
@@ -30,10 +33,13 @@ use camino::Utf8Path;
 pub const EDITION: u32 = 1;
 
 /// Reads a manifest from the world and resolves it. The path is shown in messages as it is given.
-pub fn resolve(path: &Utf8Path, world: &dyn World, sources: &mut SourceMap) -> (Option<Plan>, Vec<Diagnostic>) {
-    let unreadable = |message: String, help: &str| {
-        (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)])
-    };
+pub fn resolve(
+    path: &Utf8Path,
+    world: &dyn World,
+    sources: &mut SourceMap,
+) -> (Option<Plan>, Vec<Diagnostic>) {
+    let unreadable =
+        |message: String, help: &str| (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)]);
     match world.read(path).map(String::from_utf8) {
         Ok(Ok(text)) => resolve_text(path, &text, world, sources),
         Ok(Err(fault)) => {
@@ -73,7 +79,21 @@ pub fn resolve_text(
         (diagnostic.severity == Severity::Warning, place.map_or(0, |span| span.start))
     });
     let plan = plan.filter(|_| !sink.has_errors());
+    shorten(&mut sink.diagnostics);
     (plan, sink.diagnostics)
+}
+
+/// Most faults that are reported; a manifest with more was not written by a person.
+const MAX_FAULTS: usize = 100;
+
+/// Leaves out what is beyond [`MAX_FAULTS`], and says how many they were.
+fn shorten(diagnostics: &mut Vec<Diagnostic>) {
+    let more = diagnostics.len().saturating_sub(MAX_FAULTS);
+    diagnostics.truncate(MAX_FAULTS);
+    if let (1.., Some(last)) = (more, diagnostics.last_mut()) {
+        let help = last.help.take().map_or(String::new(), |help| format!("{help}\n"));
+        last.help = Some(format!("{help}{more} more faults are not shown"));
+    }
 }
 
 /// A library module as its documentation shows it.
@@ -96,7 +116,8 @@ pub fn catalogue() -> (Vec<LibraryModule>, Vec<Diagnostic>) {
     let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
     let mut library = Vec::new();
     for (name, _) in stdlib::SOURCES {
-        let kind = ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
+        let kind =
+            ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
         if let Some(kind) = kind
             && let Some(module) = modules.load(name, kind, None, span, &mut sink)
         {

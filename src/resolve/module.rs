@@ -9,9 +9,11 @@
 //!
 //! Library texts are read by the same code as user texts. A text is read once; its digest goes into the plan.
 
-use super::check::{Field, clip, suggestion};
-use super::rule::{Bound, Kind, Name, NodeRule, Presence, Rule};
-use crate::diag::{Diagnostic, SourceMap, Sink, Span, codes};
+use super::check::{clip, suggestion};
+use super::declaration::declaration;
+use super::fields::Field;
+use super::rule::{Kind, Presence, Rule};
+use crate::diag::{Diagnostic, Sink, SourceMap, Span, codes};
 use crate::digest::Digest;
 use crate::plan::ModuleUse;
 use crate::stdlib;
@@ -144,17 +146,33 @@ impl<'world> Modules<'world> {
         if module.kind != kind {
             let found = module.kind.word();
             sink.push(
-                Diagnostic::error(codes::MODULE_KIND, format!("`{name}` is {} {found}, and {} {} is expected", article(found), article(kind.word()), kind.word()))
-                    .at(span, format!("a module of kind {} is expected here", kind.word()))
-                    .at(module.span, "the kind is declared here")
-                    .help(format!("modules of the library are {}", listed(kind))),
+                Diagnostic::error(
+                    codes::MODULE_KIND,
+                    format!(
+                        "`{name}` is {} {found}, and {} {} is expected",
+                        article(found),
+                        article(kind.word()),
+                        kind.word()
+                    ),
+                )
+                .at(span, format!("a module of kind {} is expected here", kind.word()))
+                .at(module.span, "the kind is declared here")
+                .help(format!("modules of the library are {}", listed(kind))),
             );
             return None;
         }
         Some(module)
     }
 
-    fn read(&mut self, name: &str, reference: &str, kind: ModuleKind, is_path: bool, span: Span, sink: &mut Sink) -> Option<Module> {
+    fn read(
+        &mut self,
+        name: &str,
+        reference: &str,
+        kind: ModuleKind,
+        is_path: bool,
+        span: Span,
+        sink: &mut Sink,
+    ) -> Option<Module> {
         let text: Rc<str> = if is_path {
             self.read_file(name, span, sink)?.into()
         } else {
@@ -171,7 +189,8 @@ impl<'world> Modules<'world> {
         if !tree.complete {
             return None;
         }
-        let folder = is_path.then(|| Utf8Path::new(name).parent().map(Utf8Path::to_owned).unwrap_or_default());
+        let folder =
+            is_path.then(|| Utf8Path::new(name).parent().map(Utf8Path::to_owned).unwrap_or_default());
         declaration(name, tree.nodes, folder, Span { file, start: 0, end: 0 }, sink)
     }
 
@@ -181,14 +200,19 @@ impl<'world> Modules<'world> {
                 Ok(text) => Some(text),
                 Err(fault) => {
                     let at = fault.utf8_error().valid_up_to();
-                    let diagnostic = Diagnostic::error(codes::UNREADABLE, format!("the module `{name}` is not UTF-8 text"));
-                    let diagnostic = diagnostic.at(span, format!("byte {at} of this file is no part of a character"));
+                    let diagnostic = Diagnostic::error(
+                        codes::UNREADABLE,
+                        format!("the module `{name}` is not UTF-8 text"),
+                    );
+                    let diagnostic =
+                        diagnostic.at(span, format!("byte {at} of this file is no part of a character"));
                     sink.push(diagnostic.help("save the file as UTF-8"));
                     None
                 }
             },
             Err(fault) => {
-                let diagnostic = Diagnostic::error(codes::UNREADABLE, format!("the module `{name}` cannot be read"));
+                let diagnostic =
+                    Diagnostic::error(codes::UNREADABLE, format!("the module `{name}` cannot be read"));
                 let diagnostic = diagnostic.at(span, reason(&fault));
                 sink.push(diagnostic.help("paths are relative to the folder of the file that names them"));
                 None
@@ -224,7 +248,11 @@ fn unknown_module(name: &str, reference: &str, kind: ModuleKind, span: Span, sin
     };
     let help = match crate::diag::nearest(reference, known.iter().copied()) {
         Some(near) => format!("did you mean \"{near}\"?"),
-        None => format!("the library has {}; a module of your own is named by its path, \"./{}.kdl\"", listed(kind), clip(reference)),
+        None => format!(
+            "the library has {}; a module of your own is named by its path, \"./{}.kdl\"",
+            listed(kind),
+            clip(reference)
+        ),
     };
     sink.push(
         Diagnostic::error(codes::UNKNOWN_MODULE, format!("the library has no module `{}`", clip(name)))
@@ -239,7 +267,10 @@ pub(crate) fn join(folder: &Utf8Path, text: &str, span: Span, sink: &mut Sink) -
     let fault = if text.is_empty() {
         Some(("the path is empty", "write the path of a file"))
     } else if text.starts_with('/') || drive {
-        Some(("the path is absolute", "write it relative to the folder of this file: an absolute path is another file on another machine"))
+        Some((
+            "the path is absolute",
+            "write it relative to the folder of this file: an absolute path is another file on another machine",
+        ))
     } else if text.contains('\\') {
         Some(("the path contains `\\`", "separate folders with `/`, which every system understands"))
     } else if text.contains(['\0', '\n', '\r']) {
@@ -264,162 +295,6 @@ pub(crate) fn join(folder: &Utf8Path, text: &str, span: Span, sink: &mut Sink) -
     Some(joined)
 }
 
-fn module_rule() -> NodeRule {
-    let kinds = ModuleKind::ALL.map(ModuleKind::word);
-    NodeRule::new("module", "declares a module")
-        .once()
-        .argument(Rule::text("name", "The module's name."))
-        .property(Rule::choice("kind", &kinds, "What the module makes."))
-        .property(Rule::text("doc", "What the module is, one sentence."))
-}
-
-fn parameter_rule(kind: Kind) -> NodeRule {
-    let value = |name: &'static str, doc: &'static str| match kind {
-        Kind::Integer => Rule::integer(name, i64::MIN, i64::MAX, doc),
-        Kind::Real32 | Kind::Real64 => Rule::real64(name, doc),
-        Kind::Flag => Rule::flag(name, doc),
-        Kind::Text => Rule::text(name, doc),
-    };
-    let rule = NodeRule::new("parameter", "declares a parameter")
-        .argument(Rule::text("name", "The parameter's name."))
-        .property(Rule::choice("type", &["integer", "number", "flag", "text"], "The parameter's type."))
-        .property(Rule::text("doc", "What the parameter is, one sentence."))
-        .property(value("default", "Its value when none is given.").optional());
-    match kind {
-        Kind::Flag => rule,
-        Kind::Text => rule.child(
-            NodeRule::new("one-of", "the texts that it may be").rest(Rule::text("text", "One of the texts.")),
-        ),
-        _ => ["min", "max", "above", "below"]
-            .into_iter()
-            .fold(rule, |rule, name| rule.property(value(name, "An end of its range.").optional())),
-    }
-}
-
-/// Reads the one `module` node of a text.
-fn declaration(name: &str, nodes: Vec<Node>, folder: Option<Utf8PathBuf>, start: Span, sink: &mut Sink) -> Option<Module> {
-    let before = sink.diagnostics.len();
-    let mut modules = Vec::new();
-    for node in nodes {
-        if node.name.text == "module" {
-            modules.push(node);
-        } else {
-            super::check::unknown_node(&node, ["module"].into_iter(), Some("a module's file"), sink);
-        }
-    }
-    let [node] = modules.as_mut_slice() else {
-        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, format!("`{name}` declares {} modules", modules.len()));
-        let span = modules.get(1).map_or(start, |node| node.span);
-        let diagnostic = diagnostic.at(span, "exactly one is expected in a file");
-        sink.push(diagnostic.help("write `module \"name\" kind=\"model\" doc=\"…\" { body { … } }`"));
-        return None;
-    };
-    let children = node.children.take().unwrap_or_default();
-    let fields = super::check::check(node, &module_rule(), "module", sink);
-    let kind = ModuleKind::ALL.into_iter().find(|kind| kind.word() == fields.text("kind"));
-    let doc = fields.text("doc").to_owned();
-    let mut parameters: Vec<Rule> = Vec::new();
-    let mut body = None;
-    for child in children {
-        match child.name.text.as_str() {
-            "parameter" => parameters.extend(parameter(&child, &parameters, sink)),
-            "body" if body.is_none() => {
-                super::check::check(&Node { children: None, ..child.clone() }, &NodeRule::new("body", "the body"), "module.body", sink);
-                body = Some(child.children.unwrap_or_default());
-            }
-            "body" => {
-                let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, "`module.body` is given twice");
-                sink.push(diagnostic.at(child.span, "given again").help("keep one of them"));
-            }
-            _ => super::check::unknown_node(&child, ["parameter", "body"].into_iter(), Some("module"), sink),
-        }
-    }
-    if body.is_none() {
-        let diagnostic = Diagnostic::error(codes::MISSING_NODE, "`module` has no `body`");
-        sink.push(diagnostic.at(node.span, "a body is expected in its block").help("add `body { … }`"));
-    }
-    if sink.diagnostics.len() > before {
-        return None;
-    }
-    let span = fields.span("name").unwrap_or(node.span);
-    Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?, span, folder })
-}
-
-fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
-    let declared = node.property("type").map(|property| &property.value.value);
-    let kind = match declared {
-        Some(Value::Text(text)) => match text.as_str() {
-            "integer" => Kind::Integer,
-            "flag" => Kind::Flag,
-            "text" => Kind::Text,
-            _ => Kind::Real64,
-        },
-        _ => Kind::Real64,
-    };
-    let before = sink.diagnostics.len();
-    let fields = super::check::check(node, &parameter_rule(kind), "module.parameter", sink);
-    let name = fields.text("name").to_owned();
-    let name_span = fields.span("name").unwrap_or(node.span);
-    if !name.is_empty() {
-        check_parameter_name(&name, name_span, sink);
-    }
-    if let Some(first) = known.iter().find(|rule| rule.name == name.as_str()) {
-        let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, format!("the parameter `{name}` is declared twice"));
-        let diagnostic = diagnostic.at(name_span, "declared again");
-        sink.push(first.span.into_iter().fold(diagnostic, |diagnostic, span| diagnostic.at(span, "first declared here")));
-    }
-    let mut rule = Rule {
-        name: Name::Owned(name),
-        kind,
-        presence: Presence::Required,
-        range: Default::default(),
-        one_of: Vec::new(),
-        doc: Name::Owned(fields.text("doc").to_owned()),
-        span: Some(name_span),
-    };
-    for (end, open, low) in [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)] {
-        if fields.get(end).is_none() {
-            continue;
-        }
-        let bound = Some(Bound { value: fields.f64(end), open });
-        let place = if low { &mut rule.range.low } else { &mut rule.range.high };
-        if place.is_some() {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{end}` gives an end of the range that is given already"));
-            sink.push(diagnostic.at(fields.span(end).unwrap_or(node.span), "given again").help("keep one of them"));
-        }
-        *place = bound;
-    }
-    if rule.range.is_empty() {
-        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "no number is in the parameter's range");
-        sink.push(diagnostic.at(node.span, format!("nothing is {}", rule.range)));
-    }
-    if let Some(list) = fields.child("one-of") {
-        rule.one_of = list.rest.iter().filter_map(|argument| match &argument.value {
-            Value::Text(text) => Some(Name::Owned(text.clone())),
-            _ => None,
-        }).collect();
-    }
-    if let Some(default) = node.property("default").filter(|_| fields.get("default").is_some()) {
-        let passed = super::check::check_value(&rule, &default.value, node, "module.parameter.default", None, sink);
-        if passed {
-            rule.presence = Presence::Default(default.value.value.clone());
-        }
-    }
-    (sink.diagnostics.len() == before).then_some(rule)
-}
-
-fn check_parameter_name(name: &str, span: Span, sink: &mut Sink) {
-    let reserved = matches!(name, "true" | "false" | "and" | "or" | "not" | "min" | "max");
-    if reserved || !is_identifier(name) {
-        let message = if reserved { format!("`{name}` is a word of expressions") } else { format!("`{}` cannot be a parameter's name", clip(name)) };
-        sink.push(
-            Diagnostic::error(codes::BAD_NAME, message)
-                .at(span, "not allowed as a name")
-                .help("begin with a letter, and go on with letters, digits and `-`"),
-        );
-    }
-}
-
 /// True for `hidden`, `weight-decay`, `beta1`: a letter, then letters and digits, with single `-` inside.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
@@ -429,7 +304,13 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 }
 
 /// Gives a module's parameters their values: those of `properties`, else defaults.
-pub(crate) fn bind(module: &Module, properties: &[&Property], node: &Node, path: &str, sink: &mut Sink) -> Scope {
+pub(crate) fn bind(
+    module: &Module,
+    properties: &[&Property],
+    node: &Node,
+    path: &str,
+    sink: &mut Sink,
+) -> Scope {
     let mut scope = Scope::new();
     for property in properties {
         let Some(rule) = module.parameters.iter().find(|rule| rule.name == property.name.text) else {
@@ -437,7 +318,8 @@ pub(crate) fn bind(module: &Module, properties: &[&Property], node: &Node, path:
             continue;
         };
         let value: &Argument = &property.value;
-        let passed = super::check::check_value(rule, value, node, &format!("{path}.{}", rule.name), None, sink);
+        let passed =
+            super::check::check_value(rule, value, node, &format!("{path}.{}", rule.name), None, sink);
         // A faulty value keeps its place, so that it is not missing too.
         let value = if passed { value.value.clone() } else { Value::Faulty };
         let field = Field { value, span: Some(property.value.span) };
@@ -471,8 +353,11 @@ fn unknown_parameter(module: &Module, property: &Property, sink: &mut Sink) {
 }
 
 fn missing_parameter(module: &Module, rule: &Rule, node: &Node, path: &str, sink: &mut Sink) {
-    let mut diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no property `{}`, which `{}` needs", rule.name, module.name))
-        .at(node.span, format!("{} is expected", rule.kind.describe()));
+    let mut diagnostic = Diagnostic::error(
+        codes::MISSING,
+        format!("`{path}` has no property `{}`, which `{}` needs", rule.name, module.name),
+    )
+    .at(node.span, format!("{} is expected", rule.kind.describe()));
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, "declared here without a default");
     }

@@ -1,6 +1,7 @@
 //! The primitives that modules other than models come to: update rules, schedules, scalers, policies, environments.
 
-use super::check::{Fields, check, clip, list, suggestion, unknown_node};
+use super::check::{check, clip, list, suggestion, unknown_node};
+use super::fields::Fields;
 use super::module::ModuleKind;
 use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
@@ -57,7 +58,9 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
                 .property(lr())
                 .property(share("beta1", "Decay of the first moment.").or("0.9"))
                 .property(share("beta2", "Decay of the second moment.").or("0.999"))
-                .property(Rule::real32("eps", "Added to the root of the second moment.").above(0.0).or("1e-8"))
+                .property(
+                    Rule::real32("eps", "Added to the root of the second moment.").above(0.0).or("1e-8"),
+                )
                 .property(decay()),
         ],
         ModuleKind::Schedule => vec![
@@ -72,8 +75,15 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
                 .property(Rule::real32("init", "First scale.").above(0.0))
                 .property(Rule::real64("growth", "Factor after `interval` good steps in a row.").above(1.0))
                 .property(Rule::real64("backoff", "Factor after a non-finite step.").above(0.0).below(1.0))
-                .property(Rule::integer("interval", 1, i64::from(u32::MAX), "Good steps in a row before growth."))
-                .property(Rule::real32("floor", "The run stops when the scale would fall below this.").above(0.0)),
+                .property(Rule::integer(
+                    "interval",
+                    1,
+                    i64::from(u32::MAX),
+                    "Good steps in a row before growth.",
+                ))
+                .property(
+                    Rule::real32("floor", "The run stops when the scale would fall below this.").above(0.0),
+                ),
         ],
         ModuleKind::Precision => vec![
             NodeRule::new("policy", "which format each op runs in")
@@ -126,7 +136,9 @@ pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Opt
     if nesterov && momentum == 0.0 {
         let diagnostic = Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
         let span = fields.span("nesterov").into_iter();
-        let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "without momentum there is nothing to look ahead with"));
+        let diagnostic = span.fold(diagnostic, |diagnostic, span| {
+            diagnostic.at(span, "without momentum there is nothing to look ahead with")
+        });
         sink.push(diagnostic.help("write `momentum=0.9`, or delete `nesterov`"));
     }
     Optimizer::Sgd { lr, momentum, nesterov, weight_decay }
@@ -150,12 +162,14 @@ pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler
         "dynamic" => {
             let (init, floor) = (fields.f32("init"), fields.f32("floor"));
             if floor > init {
-                let diagnostic = Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
+                let diagnostic =
+                    Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
                 let places = [("floor", "the floor"), ("init", "the first scale")];
-                let diagnostic = places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
-                    Some(span) => diagnostic.at(span, text),
-                    None => diagnostic,
-                });
+                let diagnostic =
+                    places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
+                        Some(span) => diagnostic.at(span, text),
+                        None => diagnostic,
+                    });
                 sink.push(diagnostic.help("raise `init` or lower `floor`"));
             }
             let (growth, backoff) = (fields.f64("growth"), fields.f64("backoff"));
@@ -178,7 +192,8 @@ pub(crate) fn policy(module: &str, fields: &Fields<'_>, sink: &mut Sink) -> Poli
         for argument in &child.rest {
             let Value::Text(kind) = &argument.value else { continue };
             if classes.insert(kind.clone(), class).is_some() {
-                let diagnostic = Diagnostic::error(codes::CONFLICT, format!("the op kind `{kind}` has two classes"));
+                let diagnostic =
+                    Diagnostic::error(codes::CONFLICT, format!("the op kind `{kind}` has two classes"));
                 sink.push(diagnostic.at(argument.span, "has a class already").help("name it once"));
             }
         }

@@ -80,15 +80,19 @@ pub struct Range {
 impl Range {
     /// True when the value is in the range.
     pub fn holds(&self, value: f64) -> bool {
-        let above = self.low.as_ref().is_none_or(|low| value > low.value || (!low.open && value == low.value));
-        let below = self.high.as_ref().is_none_or(|high| value < high.value || (!high.open && value == high.value));
+        let above =
+            self.low.as_ref().is_none_or(|low| value > low.value || (!low.open && value == low.value));
+        let below =
+            self.high.as_ref().is_none_or(|high| value < high.value || (!high.open && value == high.value));
         above && below
     }
 
     /// True when no value is in the range.
     pub fn is_empty(&self) -> bool {
         match (&self.low, &self.high) {
-            (Some(low), Some(high)) => low.value > high.value || (low.value == high.value && (low.open || high.open)),
+            (Some(low), Some(high)) => {
+                low.value > high.value || (low.value == high.value && (low.open || high.open))
+            }
             _ => false,
         }
     }
@@ -179,7 +183,10 @@ impl Rule {
 
     /// One text of a list.
     pub fn choice(name: &'static str, one_of: &[&'static str], doc: &'static str) -> Self {
-        Self { one_of: one_of.iter().map(|text| Name::Borrowed(*text)).collect(), ..Self::new(name, Kind::Text, doc) }
+        Self {
+            one_of: one_of.iter().map(|text| Name::Borrowed(*text)).collect(),
+            ..Self::new(name, Kind::Text, doc)
+        }
     }
 
     /// With a lower end.

@@ -19,7 +19,10 @@ use camino::Utf8Path;
 const BASE: &[(&str, &str)] = &[
     ("amp", "amp 1"),
     ("run", "run \"digits\" seed=42"),
-    ("data", "data \"digits\" { source \"data/digits.csv.gz\"; columns classes=10; split train=0.8 test=0.2; batch 64 }"),
+    (
+        "data",
+        "data \"digits\" { source \"data/digits.csv.gz\"; columns classes=10; split train=0.8 test=0.2; batch 64 }",
+    ),
     ("model", "model \"mlp\" classes=10"),
     ("optimizer", "optimizer \"adamw\" lr=1e-3"),
     ("train", "train epochs=5"),
@@ -32,7 +35,9 @@ pub(super) fn compose(text: &str) -> (String, Memory) {
     let mut manifest = own.to_owned();
     for (name, node) in BASE {
         let stands = own.lines().any(|line| {
-            line.trim_start().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
+            line.trim_start()
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
         });
         if !stands && !own.contains(&format!("// base: without {name}")) {
             manifest.push_str(node);

@@ -34,7 +34,9 @@ pub fn source(name: &str) -> Option<&'static str> {
 
 /// The short names of a folder's modules, such as `mlp` of `models`.
 pub fn names(folder: &str) -> impl Iterator<Item = &'static str> {
-    SOURCES.iter().filter_map(move |(name, _)| name.strip_prefix("std:")?.strip_prefix(folder)?.strip_prefix('/'))
+    SOURCES
+        .iter()
+        .filter_map(move |(name, _)| name.strip_prefix("std:")?.strip_prefix(folder)?.strip_prefix('/'))
 }
 
 /// A manifest to begin with: `mlp` or `cnn`, over `data/digits.csv.gz`; `None` for another kind.

@@ -60,7 +60,10 @@ impl Lexer<'_> {
                     format!("the character U+{:04X} is not allowed in a manifest", u32::from(character)),
                 )
                 .at(span, "this character cannot be seen")
-                .help(format!("delete it, or write `\\u{{{:x}}}` inside a quoted string", u32::from(character))),
+                .help(format!(
+                    "delete it, or write `\\u{{{:x}}}` inside a quoted string",
+                    u32::from(character)
+                )),
             );
         }
     }
@@ -98,7 +101,8 @@ impl Lexer<'_> {
             _ => {
                 let start = self.position;
                 let part = |character| is_word(character) || matches!(character, '[' | ']');
-                self.position += rest.find(|character| !part(character)).unwrap_or(rest.len()).max(first.len_utf8());
+                self.position +=
+                    rest.find(|character| !part(character)).unwrap_or(rest.len()).max(first.len_utf8());
                 // Forbidden characters were reported by `check_characters`.
                 if !is_forbidden(first) {
                     let span = self.span(start, self.position);
@@ -157,9 +161,12 @@ impl Lexer<'_> {
             if depth > MAX_DEPTH {
                 let span = self.span(self.position - 2, self.position);
                 self.fault(
-                    Diagnostic::error(codes::TOO_DEEP, format!("comments are nested deeper than {MAX_DEPTH} levels"))
-                        .at(span, "one level too many")
-                        .help("use `//` comments"),
+                    Diagnostic::error(
+                        codes::TOO_DEEP,
+                        format!("comments are nested deeper than {MAX_DEPTH} levels"),
+                    )
+                    .at(span, "one level too many")
+                    .help("use `//` comments"),
                 );
                 self.position = bytes.len();
                 return Kind::BlockComment;
@@ -211,14 +218,16 @@ impl Lexer<'_> {
             if is_number(word) {
                 return Kind::Number;
             }
-            let diagnostic = Diagnostic::error(codes::NOT_A_NUMBER, format!("`{}` is not a number", clip(word)))
-                .at(span, "begins like a number");
+            let diagnostic =
+                Diagnostic::error(codes::NOT_A_NUMBER, format!("`{}` is not a number", clip(word)))
+                    .at(span, "begins like a number");
             self.fault(diagnostic.help(number_help(word)));
             return Kind::Faulty;
         }
         if matches!(word, "true" | "false" | "null" | "inf" | "-inf" | "nan") {
-            let diagnostic = Diagnostic::error(codes::KEYWORD, format!("`{word}` is written `#{word}` in KDL 2"))
-                .at(span, "a keyword without its `#`");
+            let diagnostic =
+                Diagnostic::error(codes::KEYWORD, format!("`{word}` is written `#{word}` in KDL 2"))
+                    .at(span, "a keyword without its `#`");
             self.fault(diagnostic.help(format!("write `#{word}`, or `\"{word}\"` for the text")));
             return Kind::Faulty;
         }
@@ -241,8 +250,11 @@ impl Lexer<'_> {
             "#false" => return Kind::Flag(false),
             "#null" => return Kind::Null,
             "#nan" | "#inf" | "#-inf" => self.fault(
-                Diagnostic::error(codes::NOT_FINITE, format!("`{word}` is not accepted: every number must be finite"))
-                    .at(span, "not a finite number"),
+                Diagnostic::error(
+                    codes::NOT_FINITE,
+                    format!("`{word}` is not accepted: every number must be finite"),
+                )
+                .at(span, "not a finite number"),
             ),
             _ => self.fault(
                 Diagnostic::error(codes::KEYWORD, format!("`{}` is not a keyword", clip(word)))
@@ -306,9 +318,12 @@ impl Lexer<'_> {
                 self.position = opened + rest.find(is_newline).unwrap_or(rest.len());
                 let span = self.span(start, opened);
                 self.fault(
-                    Diagnostic::error(codes::MULTI_LINE, "text follows the opening quotes of a multi-line string")
-                        .at(span, "a line break must follow")
-                        .help("begin the text on the next line"),
+                    Diagnostic::error(
+                        codes::MULTI_LINE,
+                        "text follows the opening quotes of a multi-line string",
+                    )
+                    .at(span, "a line break must follow")
+                    .help("begin the text on the next line"),
                 );
                 return Kind::Faulty;
             }
@@ -325,9 +340,9 @@ impl Lexer<'_> {
     fn open_string(&mut self, start: usize, opened: usize) -> Kind {
         let span = self.span(start, opened);
         self.fault(
-            Diagnostic::error(codes::OPEN_STRING, "the string is not closed")
-                .at(span, "opened here")
-                .help("close it with a quote on the same line; text of several lines stands between `\"\"\"`"),
+            Diagnostic::error(codes::OPEN_STRING, "the string is not closed").at(span, "opened here").help(
+                "close it with a quote on the same line; text of several lines stands between `\"\"\"`",
+            ),
         );
         Kind::Faulty
     }
@@ -396,7 +411,9 @@ fn number_help(word: &str) -> String {
     };
     let mended = [format!("{sign}0{rest}"), format!("{word}0"), word.replace(',', ".").replace("..", ".")]
         .into_iter()
-        .find(|candidate| candidate != word && (rest.starts_with('.') || word.contains(['.', ','])) && is_number(candidate));
+        .find(|candidate| {
+            candidate != word && (rest.starts_with('.') || word.contains(['.', ','])) && is_number(candidate)
+        });
     match mended {
         Some(number) => format!("write `{number}`"),
         None => "write digits, or put text in double quotes".to_owned(),

@@ -83,7 +83,10 @@ impl Number {
             return Err(NumberFault::TooLarge);
         }
         let mantissa = self.lexeme.split(['e', 'E']).next().unwrap_or_default();
-        if value == 0.0 && self.radix().is_none() && mantissa.contains(|digit: char| ('1'..='9').contains(&digit)) {
+        if value == 0.0
+            && self.radix().is_none()
+            && mantissa.contains(|digit: char| ('1'..='9').contains(&digit))
+        {
             return Err(NumberFault::TooSmall);
         }
         Ok(())
@@ -122,7 +125,9 @@ pub(super) fn is_number(lexeme: &str) -> bool {
         Some((whole, fraction)) => (whole, Some(fraction)),
         None => (mantissa, None),
     };
-    is_digits(whole, 10) && fraction.is_none_or(|part| is_digits(part, 10)) && exponent.is_none_or(|part| is_digits(part, 10))
+    is_digits(whole, 10)
+        && fraction.is_none_or(|part| is_digits(part, 10))
+        && exponent.is_none_or(|part| is_digits(part, 10))
 }
 
 fn is_digits(text: &str, radix: u32) -> bool {

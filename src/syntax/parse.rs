@@ -5,6 +5,7 @@ use super::token::{Kind, Token};
 use super::tree::{Argument, Node, Number, Property, Tree, Value, Word};
 use super::{MAX_DEPTH, MAX_FAULTS, MAX_TEXT};
 use crate::diag::{Diagnostic, FileId, Span, codes};
+use std::collections::BTreeMap;
 
 /// Reads a text; whatever it holds, a tree comes back, with all that is wrong beside it.
 pub fn parse(file: FileId, text: &str) -> (Tree, Vec<Diagnostic>) {
@@ -157,7 +158,10 @@ impl Parser<'_> {
 
     fn no_name(&mut self) {
         match self.kind() {
-            Kind::OpenBrace => self.unexpected("a block without a node", "write the node's name before its block, on the same line"),
+            Kind::OpenBrace => self.unexpected(
+                "a block without a node",
+                "write the node's name before its block, on the same line",
+            ),
             Kind::Semicolon => self.unexpected("ends no node", "delete it"),
             // Reported by the lexer.
             Kind::Faulty => self.complete = false,
@@ -168,6 +172,8 @@ impl Parser<'_> {
     /// All that follows a node's name.
     fn entries(&mut self, node: &mut Node, depth: usize) {
         let mut block = false;
+        // Where each property was given: a row of them must not be searched for each of them.
+        let mut given = BTreeMap::new();
         loop {
             let spaced = self.skip(Kind::is_node_space);
             match self.kind() {
@@ -207,7 +213,7 @@ impl Parser<'_> {
                         self.missing_space();
                     }
                     match self.entry() {
-                        Some(entry) => self.add(node, entry),
+                        Some(entry) => self.add(node, entry, &mut given),
                         None => return self.recover(depth),
                     }
                 }
@@ -222,10 +228,12 @@ impl Parser<'_> {
             return;
         }
         let diagnostic = Diagnostic::error(codes::SPACE, "a blank is missing between two values");
-        self.fault(diagnostic.at(self.span(), "touches what stands before it").help("put a blank in front of it"));
+        self.fault(
+            diagnostic.at(self.span(), "touches what stands before it").help("put a blank in front of it"),
+        );
     }
 
-    fn add(&mut self, node: &mut Node, entry: Entry) {
+    fn add(&mut self, node: &mut Node, entry: Entry, given: &mut BTreeMap<String, Span>) {
         match entry {
             Entry::Argument(argument) => {
                 node.span.end = argument.span.end;
@@ -233,15 +241,16 @@ impl Parser<'_> {
             }
             Entry::Property(property) => {
                 node.span.end = property.value.span.end;
-                if let Some(first) = node.property(&property.name.text) {
+                if let Some(first) = given.get(&property.name.text) {
                     let diagnostic = Diagnostic::error(
                         codes::DUPLICATE_PROPERTY,
                         format!("the property `{}` is given twice", clip(&property.name.text)),
                     );
-                    let (again, first) = (property.span(), first.span());
-                    let diagnostic = diagnostic.at(again, "given again").at(first, "first given here");
+                    let diagnostic =
+                        diagnostic.at(property.span(), "given again").at(*first, "first given here");
                     self.soft_fault(diagnostic.help("keep one of them"));
                 } else {
+                    given.insert(property.name.text.clone(), property.span());
                     node.properties.push(property);
                 }
             }
@@ -253,9 +262,13 @@ impl Parser<'_> {
         let open = self.span();
         self.advance();
         if depth + 1 > MAX_DEPTH {
-            let diagnostic =
-                Diagnostic::error(codes::TOO_DEEP, format!("blocks are nested deeper than {MAX_DEPTH} levels"));
-            self.fault(diagnostic.at(open, "one level too many").help("move inner parts into modules of their own"));
+            let diagnostic = Diagnostic::error(
+                codes::TOO_DEEP,
+                format!("blocks are nested deeper than {MAX_DEPTH} levels"),
+            );
+            self.fault(
+                diagnostic.at(open, "one level too many").help("move inner parts into modules of their own"),
+            );
             self.skip_block();
             return Vec::new();
         }
@@ -305,7 +318,10 @@ impl Parser<'_> {
         self.advance();
         self.skip(Kind::is_node_space);
         let Kind::Text(text) = self.kind() else {
-            self.unexpected("a type's name is expected", "write `(expr)\"…\"` for an expression, or delete the parenthesis");
+            self.unexpected(
+                "a type's name is expected",
+                "write `(expr)\"…\"` for an expression, or delete the parenthesis",
+            );
             return Err(Reported);
         };
         let word = Word { text: text.clone(), span: self.span() };
@@ -354,7 +370,8 @@ impl Parser<'_> {
     fn missing_value(&mut self, name: &Word) {
         let message = format!("the property `{}` has no value", clip(&name.text));
         let diagnostic = Diagnostic::error(codes::MISSING_VALUE, message);
-        let diagnostic = diagnostic.at(Span { end: name.span.end + 1, ..name.span }, "a value is expected behind it");
+        let diagnostic =
+            diagnostic.at(Span { end: name.span.end + 1, ..name.span }, "a value is expected behind it");
         self.fault(diagnostic.help(format!("write `{}=` and the value behind it", clip(&name.text))));
     }
 
@@ -373,7 +390,10 @@ impl Parser<'_> {
         };
         let content = match &value {
             Value::Text(text) if self.lexeme() == text => Some(span.start),
-            Value::Text(text) if self.lexeme().len() == text.len() + 2 && self.lexeme().get(1..=text.len()) == Some(text) => {
+            Value::Text(text)
+                if self.lexeme().len() == text.len() + 2
+                    && self.lexeme().get(1..=text.len()) == Some(text) =>
+            {
                 Some(span.start + 1)
             }
             _ => None,

@@ -32,12 +32,14 @@ fn same_node(ours: &Node, theirs: &KdlNode) -> bool {
     let arguments: Vec<_> = theirs.entries().iter().filter(|entry| entry.name().is_none()).collect();
     let properties: Vec<_> = theirs.entries().iter().filter(|entry| entry.name().is_some()).collect();
     ours.name.text == theirs.name().value()
-        && ours.annotation.as_ref().map(|word| word.text.as_str()) == theirs.ty().map(kdl::KdlIdentifier::value)
+        && ours.annotation.as_ref().map(|word| word.text.as_str())
+            == theirs.ty().map(kdl::KdlIdentifier::value)
         && ours.arguments.len() == arguments.len()
         && ours.properties.len() == properties.len()
         && ours.arguments.iter().zip(&arguments).all(|(ours, theirs)| same_value(&ours.value, theirs.value()))
         && ours.properties.iter().zip(&properties).all(|(ours, theirs)| {
-            theirs.name().is_some_and(|name| name.value() == ours.name.text) && same_value(&ours.value.value, theirs.value())
+            theirs.name().is_some_and(|name| name.value() == ours.name.text)
+                && same_value(&ours.value.value, theirs.value())
         })
         && ours.children.is_some() == theirs.children().is_some()
         && same(ours.nodes(), theirs.children().map(KdlDocument::nodes).unwrap_or_default())
@@ -61,10 +63,60 @@ fn same_value(ours: &Value, theirs: &KdlValue) -> bool {
 /// Words of KDL whose every row the oracle reads in reasonable time and stack.
 fn word() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
-        "a", "node", "-", "+x", ".a", "é", "\"q\"", "\"a b\"", "\"\\n\\u{e9}\\s\"", "\"\\   x\"", "#\"r\\w\"#", "##\"a\"#b\"##", "\"\"",
-        "\"\"\"\n  x\n   y\n  \"\"\"", "#\"\"\"\n x\\n\n \"\"\"#", "1", "-1", "+2", "1_000", "0x1F", "-0b10", "0o17", "1.5", "1e3", "2.5E-3",
-        "1__0.0_1", "#true", "#false", "#null", "=", "=1", "a=1", "b=\"x\"", "(t)", "( t )", "(t)1", "{", "}", "{}", ";", "\n", "\r\n",
-        "// c\n", "/* c */", "/* /* n */ */", "/-", "/-{", "\\\n", "\\ // c\n", " ", "  ", "\t", "\u{a0}", "\u{2028}",
+        "a",
+        "node",
+        "-",
+        "+x",
+        ".a",
+        "é",
+        "\"q\"",
+        "\"a b\"",
+        "\"\\n\\u{e9}\\s\"",
+        "\"\\   x\"",
+        "#\"r\\w\"#",
+        "##\"a\"#b\"##",
+        "\"\"",
+        "\"\"\"\n  x\n   y\n  \"\"\"",
+        "#\"\"\"\n x\\n\n \"\"\"#",
+        "1",
+        "-1",
+        "+2",
+        "1_000",
+        "0x1F",
+        "-0b10",
+        "0o17",
+        "1.5",
+        "1e3",
+        "2.5E-3",
+        "1__0.0_1",
+        "#true",
+        "#false",
+        "#null",
+        "=",
+        "=1",
+        "a=1",
+        "b=\"x\"",
+        "(t)",
+        "( t )",
+        "(t)1",
+        "{",
+        "}",
+        "{}",
+        ";",
+        "\n",
+        "\r\n",
+        "// c\n",
+        "/* c */",
+        "/* /* n */ */",
+        "/-",
+        "/-{",
+        "\\\n",
+        "\\ // c\n",
+        " ",
+        "  ",
+        "\t",
+        "\u{a0}",
+        "\u{2028}",
     ])
 }
 
@@ -167,7 +219,10 @@ fn numbers_are_read_from_their_spelling_in_one_rounding() {
     // Half way between 1 and the next f32, and a little above: rounding to f64 first would lose the little.
     assert_eq!(number("1.000000059604644775390625").f32().map(f32::to_bits), Ok(0x3f80_0000));
     assert_eq!(number("1.00000005960464477539062500000001").f32().map(f32::to_bits), Ok(0x3f80_0001));
-    assert_eq!(number("1.00000005960464477539062500000001").f64().map(|value| (value as f32).to_bits()), Ok(0x3f80_0000));
+    assert_eq!(
+        number("1.00000005960464477539062500000001").f64().map(|value| (value as f32).to_bits()),
+        Ok(0x3f80_0000)
+    );
 }
 
 #[test]
@@ -187,7 +242,9 @@ fn whole_numbers_are_whole() {
 
 #[test]
 fn what_begins_like_a_number_must_be_one() {
-    for text in [".5", "-.5", "1.", "1.e3", "1e", "1e+", "0x", "0xg", "0b2", "1_a", "5x", "1,5", "+1-", "1..2", "0x_1"] {
+    for text in [
+        ".5", "-.5", "1.", "1.e3", "1e", "1e+", "0x", "0xg", "0b2", "1_a", "5x", "1,5", "+1-", "1..2", "0x_1",
+    ] {
         assert_eq!(read(&format!("n {text}")).1, [104], "{text}");
     }
     for text in ["-", "+", "-x", ".x", "..", "--1", "_1"] {
@@ -207,7 +264,10 @@ fn properties_given_twice_are_reported_and_the_first_is_kept() {
     let (tree, faults) = read("n a=1 b=2 a=3");
     assert_eq!(faults, [109]);
     assert!(tree.complete);
-    assert_eq!(tree.nodes[0].property("a").map(|property| property.value.value.clone()), Some(Value::Number(number("1"))));
+    assert_eq!(
+        tree.nodes[0].property("a").map(|property| property.value.value.clone()),
+        Some(Value::Number(number("1")))
+    );
     assert_eq!(read("n a=1 /-a=2").1, NONE);
 }
 
@@ -222,7 +282,10 @@ fn what_is_slashed_out_says_nothing() {
 
 #[test]
 fn multi_line_strings_lose_the_indentation_of_their_last_line() {
-    assert_eq!(first_value("n \"\"\"\n    a\n      b\n\n    c\n    \"\"\""), Value::Text("a\n  b\n\nc".to_owned()));
+    assert_eq!(
+        first_value("n \"\"\"\n    a\n      b\n\n    c\n    \"\"\""),
+        Value::Text("a\n  b\n\nc".to_owned())
+    );
     assert_eq!(first_value("n \"\"\"\r\n  a\r\n  b\r\n  \"\"\""), Value::Text("a\nb".to_owned()));
     assert_eq!(first_value("n #\"\"\"\n  a\\n\"\n  \"\"\"#"), Value::Text("a\\n\"".to_owned()));
     assert_eq!(first_value("n \"\"\"\n\"\"\""), Value::Text(String::new()));
@@ -238,7 +301,8 @@ fn independent_faults_are_reported_together_from_the_top() {
 /// Each of these exhausts the stack or the patience of a reader that recurses or goes back.
 #[test]
 fn hostile_texts_end_at_once() {
-    let deep = |open: &str, close: &str, count: usize| format!("{}{}", open.repeat(count), close.repeat(count));
+    let deep =
+        |open: &str, close: &str, count: usize| format!("{}{}", open.repeat(count), close.repeat(count));
     assert_eq!(read(&deep("a{", "}", MAX_DEPTH)).1, NONE);
     assert_eq!(read(&deep("a{", "}", MAX_DEPTH + 1)).1, [110]);
     assert_eq!(read(&deep("a /-{", "}", 20_000)).1, [110]);

@@ -124,9 +124,11 @@ impl Node {
             && self.arguments.len() == other.arguments.len()
             && self.arguments.iter().zip(&other.arguments).all(|(left, right)| left.same_as(right))
             && self.properties.len() == other.properties.len()
-            && self.properties.iter().zip(&other.properties).all(|(left, right)| {
-                left.name.text == right.name.text && left.value.same_as(&right.value)
-            })
+            && self
+                .properties
+                .iter()
+                .zip(&other.properties)
+                .all(|(left, right)| left.name.text == right.name.text && left.value.same_as(&right.value))
             && self.children.is_some() == other.children.is_some()
             && same_nodes(self.nodes(), other.nodes())
     }

@@ -152,7 +152,9 @@ impl Mount {
             .status()
             .is_ok_and(|status| status.success());
         if !mounted {
-            eprintln!("SKIPPED: mounting a tmpfs is not allowed here, so the disk cannot be made full or read-only");
+            eprintln!(
+                "SKIPPED: mounting a tmpfs is not allowed here, so the disk cannot be made full or read-only"
+            );
         }
         mounted.then_some(Self(path))
     }

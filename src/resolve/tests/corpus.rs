@@ -36,7 +36,11 @@ fn refused_files_raise_their_codes_and_say_so_well() {
     assert!(files.len() >= 60, "{} refused files", files.len());
     for path in files {
         let text = fs::read_to_string(&path).expect("a file of the corpus");
-        let first = text.lines().next().and_then(|line| line.strip_prefix("// expect ")).expect("the first line has codes");
+        let first = text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("// expect "))
+            .expect("the first line has codes");
         let mut expected: Vec<&str> = first.split(' ').collect();
         let (manifest, world) = compose(&text);
         let (plan, faults, sources) = resolved(&manifest, &world);
@@ -44,7 +48,11 @@ fn refused_files_raise_their_codes_and_say_so_well() {
         codes.sort();
         expected.sort_unstable();
         if codes != expected {
-            wrong.push(format!("{} raises {codes:?}:\n{}", path.display(), render_text(&faults, &sources, false)));
+            wrong.push(format!(
+                "{} raises {codes:?}:\n{}",
+                path.display(),
+                render_text(&faults, &sources, false)
+            ));
         }
         let errors = faults.iter().any(|fault| fault.severity == Severity::Error);
         assert_eq!(plan.is_none(), errors, "{}: a plan comes back without errors alone", path.display());

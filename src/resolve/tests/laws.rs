@@ -29,13 +29,82 @@ fn survive(text: &str) {
 /// Words that meet in manifests and modules, so that random rows of them reach deep.
 fn word() -> impl Strategy<Value = String> {
     let words = [
-        "amp", "run", "data", "model", "precision", "scaler", "optimizer", "schedule", "train", "evaluate", "loss",
-        "source", "sources", "columns", "batch", "split", "shape", "normalise", "format", "module", "parameter", "body",
-        "repeat", "if", "else", "residual", "parallel", "chain", "use", "linear", "conv2d", "kernel", "relu", "one-of",
-        "\"x\"", "\"mlp\"", "\"./net.kdl\"", "\"std:models/mlp\"", "\"model\"", "(expr)\"i * (n + 1)\"", "(expr)\"1/0\"",
-        "(expr)\"not true\"", "kind=\"model\"", "doc=\"d\"", "type=\"integer\"", "default=1", "min=0", "classes=10",
-        "hidden=2", "out=3", "lr=1e-3", "1", "-1", "1e400", "#true", "#nan", "0x1f", ".5", "{", "}", "\n", ";", "/-",
-        "//", "/*", "*/", "=", "\\", "(", ")", "\"\"\"", "#\"", " ", "é", "\u{200e}", "\u{feff}",
+        "amp",
+        "run",
+        "data",
+        "model",
+        "precision",
+        "scaler",
+        "optimizer",
+        "schedule",
+        "train",
+        "evaluate",
+        "loss",
+        "source",
+        "sources",
+        "columns",
+        "batch",
+        "split",
+        "shape",
+        "normalise",
+        "format",
+        "module",
+        "parameter",
+        "body",
+        "repeat",
+        "if",
+        "else",
+        "residual",
+        "parallel",
+        "chain",
+        "use",
+        "linear",
+        "conv2d",
+        "kernel",
+        "relu",
+        "one-of",
+        "\"x\"",
+        "\"mlp\"",
+        "\"./net.kdl\"",
+        "\"std:models/mlp\"",
+        "\"model\"",
+        "(expr)\"i * (n + 1)\"",
+        "(expr)\"1/0\"",
+        "(expr)\"not true\"",
+        "kind=\"model\"",
+        "doc=\"d\"",
+        "type=\"integer\"",
+        "default=1",
+        "min=0",
+        "classes=10",
+        "hidden=2",
+        "out=3",
+        "lr=1e-3",
+        "1",
+        "-1",
+        "1e400",
+        "#true",
+        "#nan",
+        "0x1f",
+        ".5",
+        "{",
+        "}",
+        "\n",
+        ";",
+        "/-",
+        "//",
+        "/*",
+        "*/",
+        "=",
+        "\\",
+        "(",
+        ")",
+        "\"\"\"",
+        "#\"",
+        " ",
+        "é",
+        "\u{200e}",
+        "\u{feff}",
     ];
     prop::sample::select(words.to_vec()).prop_map(str::to_owned)
 }
@@ -136,7 +205,10 @@ fn shuffle_properties(line: &str, seed: u64) -> String {
         properties.reverse();
     }
     let mut properties = properties.into_iter();
-    let words: Vec<&str> = line.split(' ').map(|word| if is_property(&word) { properties.next().unwrap_or(word) } else { word }).collect();
+    let words: Vec<&str> = line
+        .split(' ')
+        .map(|word| if is_property(&word) { properties.next().unwrap_or(word) } else { word })
+        .collect();
     words.join(" ")
 }
 
@@ -154,7 +226,10 @@ fn names_comments_and_module_names_say_nothing() {
         ("train=0.8 test=0.2", "train=0.8 test=0.2 seed=0 shuffle=#true"),
         ("evaluate every=\"epoch\" metrics=\"accuracy\"", ""),
         ("environment \"std:environments/cpu\"", ""),
-        ("schedule \"std:schedules/cosine\" warmup=20", "schedule \"std:schedules/cosine\" warmup=20 final-factor=0.0"),
+        (
+            "schedule \"std:schedules/cosine\" warmup=20",
+            "schedule \"std:schedules/cosine\" warmup=20 final-factor=0.0",
+        ),
         ("clip-norm=1.0", "clip-norm=1.0 accumulate=1 shards=1"),
         ("clip-norm=1.0", "clip-norm=1"),
     ] {
@@ -173,7 +248,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("data", "label=\"last\" header=#false", "label-index=3 header=#false"),
         ("data", "label=\"last\" header=#false classes=10", "label=\"digit\" classes=10"),
         ("data", "header=#false", "header=#false delimiter=\";\""),
-        ("data", "columns label=\"last\" header=#false classes=10", "columns label=\"last\" header=#false classes=11"),
+        (
+            "data",
+            "columns label=\"last\" header=#false classes=10",
+            "columns label=\"last\" header=#false classes=11",
+        ),
         ("data", "divide=16.0", "divide=15.0"),
         ("data", "divide=16.0", "multiply=0.0625"),
         ("data", "normalise \"scale\" divide=16.0", "normalise \"standardise\""),
@@ -188,7 +267,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("data", "shuffle=#true", "shuffle=#true last=\"drop\""),
         ("model", "hidden=256", "hidden=255"),
         ("model", "layers=2", "layers=3"),
-        ("model", "model \"std:models/mlp\" hidden=256 layers=2 classes=10", "model \"std:models/mlp\" hidden=256 layers=2 classes=11"),
+        (
+            "model",
+            "model \"std:models/mlp\" hidden=256 layers=2 classes=10",
+            "model \"std:models/mlp\" hidden=256 layers=2 classes=11",
+        ),
         ("model", "layers=2", "layers=2 activation=\"gelu\""),
         ("model", "layers=2", "layers=2 dropout=0.1"),
         ("loss", "scaler ", "loss \"cross-entropy\" label-smoothing=0.1\nscaler "),
@@ -202,7 +285,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("scaler", "interval=200", "interval=200 growth=4"),
         ("scaler", "interval=200", "interval=200 backoff=0.25"),
         ("scaler", "interval=200", "interval=200 floor=2"),
-        ("scaler", "scaler \"std:scalers/dynamic\" init=65536.0 interval=200", "scaler \"static\" scale=65536"),
+        (
+            "scaler",
+            "scaler \"std:scalers/dynamic\" init=65536.0 interval=200",
+            "scaler \"static\" scale=65536",
+        ),
         ("optimizer", "lr=1e-3", "lr=1.0000002e-3"),
         ("optimizer", "weight-decay=0.01", "weight-decay=0.02"),
         ("optimizer", "weight-decay=0.01", "weight-decay=0.01 beta1=0.8"),
@@ -226,7 +313,11 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         assert!(MLP.contains(from), "{from}");
         let after = plan(&MLP.replacen(from, to, 1));
         let (old, new) = (before.section_digests(), after.section_digests());
-        let changed: Vec<&str> = old.iter().filter(|(name, digest)| new.get(*name) != Some(*digest)).map(|(name, _)| *name).collect();
+        let changed: Vec<&str> = old
+            .iter()
+            .filter(|(name, digest)| new.get(*name) != Some(*digest))
+            .map(|(name, _)| *name)
+            .collect();
         assert_eq!(changed, [section], "{from} → {to}");
         let digest = Digest::of(&after);
         assert!(!seen.contains(&digest), "{from} → {to} has the digest of another change");
@@ -239,8 +330,11 @@ fn every_value_has_an_origin_and_every_origin_a_value_or_a_node() {
     for text in [MLP, CNN] {
         let plan = plan(text);
         for (path, value) in plan.entries() {
-            let known = path.split('.').next() == Some("precision") || path.starts_with("data.source") || path == "data.format";
-            let node = ["environment.target", "model", "scaler", "optimizer", "schedule", "environment"].contains(&path.as_str());
+            let known = path.split('.').next() == Some("precision")
+                || path.starts_with("data.source")
+                || path == "data.format";
+            let node = ["environment.target", "model", "scaler", "optimizer", "schedule", "environment"]
+                .contains(&path.as_str());
             assert!(known || node || plan.origins.contains_key(&path), "{path} {value} has no origin");
         }
     }
@@ -266,4 +360,40 @@ fn the_kinds_of_a_policy_are_the_kinds_of_the_graph() {
     let mut kinds = crate::resolve::OP_KINDS.to_vec();
     kinds.sort_unstable();
     assert_eq!(kinds, crate::graph::op::POLICY_KINDS);
+}
+
+/// Each of these is small on disk and large when it is taken at its word.
+#[test]
+fn hostile_manifests_and_modules_end_soon() {
+    let module = |body: &str| format!("module \"m\" kind=\"model\" doc=\"d\" {{ body {{ {body} }} }}");
+    let codes = |world: &Memory, manifest: &str| {
+        let (_, faults, _) = resolved(&compose(manifest).0, world);
+        faults.iter().map(|fault| fault.code.0).collect::<Vec<_>>()
+    };
+    let own = "model \"./m0.kdl\"\n";
+    // Blocks inside one another, over many modules that use each other in a row.
+    let mut world = Memory::default();
+    for index in 0..40 {
+        let next = format!("use \"./m{}.kdl\"", index + 1);
+        let body = format!("{}{next}{}", "if (expr)\"true\" { residual {".repeat(20), "}}".repeat(20));
+        world = world.with(&format!("m{index}.kdl"), module(&body));
+    }
+    assert_eq!(codes(&world, own), [223]);
+    // Each module uses the next one twice.
+    let mut world = Memory::default();
+    for index in 0..50 {
+        let body = format!("use \"./m{}.kdl\" \"a\"; use \"./m{}.kdl\" \"b\"", index + 1, index + 1);
+        world = world.with(&format!("m{index}.kdl"), module(&body));
+    }
+    world = world.with("m50.kdl", module("relu"));
+    assert_eq!(codes(&world, own), [223]);
+    // A hundred thousand turns of nothing, many times.
+    let world = Memory::default().with("m0.kdl", module(&"repeat 100000 { }\n".repeat(1000)));
+    assert_eq!(codes(&world, own), [223]);
+    // Many faults, of which a hundred are told.
+    let properties: String = (0..20_000).map(|index| format!(" p{index}=1")).collect();
+    let faults = codes(&Memory::default(), &format!("run \"digits\"{properties}\n"));
+    assert_eq!(faults, [202; 100]);
+    // A name as long as a book.
+    assert_eq!(codes(&Memory::default(), &format!("{} 1\n", "a".repeat(500_000))), [201]);
 }

@@ -35,7 +35,11 @@ fn examples_of_the_pages_do_what_they_say() {
                 let mut codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
                 codes.dedup();
                 if codes != expected {
-                    wrong.push(format!("{} {heading}:\n{}", page.code, render_text(&faults, &sources, false)));
+                    wrong.push(format!(
+                        "{} {heading}:\n{}",
+                        page.code,
+                        render_text(&faults, &sources, false)
+                    ));
                 }
             }
         }

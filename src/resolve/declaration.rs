@@ -1,0 +1,197 @@
+//! The text of a module to a [`Module`]: its kind, its parameters as rules, its body.
+
+use super::check::{check, check_value, clip, unknown_node};
+use super::module::{Module, ModuleKind, is_identifier};
+use super::rule::{Bound, Kind, Name, NodeRule, Presence, Rule};
+use crate::diag::{Diagnostic, Sink, Span, codes};
+use crate::syntax::{Node, Value};
+use camino::Utf8PathBuf;
+
+fn module_rule() -> NodeRule {
+    let kinds = ModuleKind::ALL.map(ModuleKind::word);
+    NodeRule::new("module", "declares a module")
+        .once()
+        .argument(Rule::text("name", "The module's name."))
+        .property(Rule::choice("kind", &kinds, "What the module makes."))
+        .property(Rule::text("doc", "What the module is, one sentence."))
+}
+
+fn parameter_rule(kind: Kind) -> NodeRule {
+    let value = |name: &'static str, doc: &'static str| match kind {
+        Kind::Integer => Rule::integer(name, i64::MIN, i64::MAX, doc),
+        Kind::Real32 | Kind::Real64 => Rule::real64(name, doc),
+        Kind::Flag => Rule::flag(name, doc),
+        Kind::Text => Rule::text(name, doc),
+    };
+    let rule = NodeRule::new("parameter", "declares a parameter")
+        .argument(Rule::text("name", "The parameter's name."))
+        .property(Rule::choice("type", &["integer", "number", "flag", "text"], "The parameter's type."))
+        .property(Rule::text("doc", "What the parameter is, one sentence."))
+        .property(value("default", "Its value when none is given.").optional());
+    match kind {
+        Kind::Flag => rule,
+        Kind::Text => rule.child(
+            NodeRule::new("one-of", "the texts that it may be").rest(Rule::text("text", "One of the texts.")),
+        ),
+        _ => ["min", "max", "above", "below"]
+            .into_iter()
+            .fold(rule, |rule, name| rule.property(value(name, "An end of its range.").optional())),
+    }
+}
+
+/// Reads the one `module` node of a text.
+pub(super) fn declaration(
+    name: &str,
+    nodes: Vec<Node>,
+    folder: Option<Utf8PathBuf>,
+    start: Span,
+    sink: &mut Sink,
+) -> Option<Module> {
+    let before = sink.diagnostics.len();
+    let mut modules = Vec::new();
+    for node in nodes {
+        if node.name.text == "module" {
+            modules.push(node);
+        } else {
+            unknown_node(&node, ["module"].into_iter(), Some("a module's file"), sink);
+        }
+    }
+    let [node] = modules.as_mut_slice() else {
+        let diagnostic =
+            Diagnostic::error(codes::MODULE_SHAPE, format!("`{name}` declares {} modules", modules.len()));
+        let span = modules.get(1).map_or(start, |node| node.span);
+        let diagnostic = diagnostic.at(span, "exactly one is expected in a file");
+        sink.push(diagnostic.help("write `module \"name\" kind=\"model\" doc=\"…\" { body { … } }`"));
+        return None;
+    };
+    let children = node.children.take().unwrap_or_default();
+    let fields = check(node, &module_rule(), "module", sink);
+    let kind = ModuleKind::ALL.into_iter().find(|kind| kind.word() == fields.text("kind"));
+    let doc = fields.text("doc").to_owned();
+    let mut parameters: Vec<Rule> = Vec::new();
+    let mut body = None;
+    for child in children {
+        match child.name.text.as_str() {
+            "parameter" => parameters.extend(parameter(&child, &parameters, sink)),
+            "body" if body.is_none() => {
+                check(
+                    &Node { children: None, ..child.clone() },
+                    &NodeRule::new("body", "the body"),
+                    "module.body",
+                    sink,
+                );
+                body = Some(child.children.unwrap_or_default());
+            }
+            "body" => {
+                let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, "`module.body` is given twice");
+                sink.push(diagnostic.at(child.span, "given again").help("keep one of them"));
+            }
+            _ => unknown_node(&child, ["parameter", "body"].into_iter(), Some("module"), sink),
+        }
+    }
+    if body.is_none() {
+        let diagnostic = Diagnostic::error(codes::MISSING_NODE, "`module` has no `body`");
+        sink.push(diagnostic.at(node.span, "a body is expected in its block").help("add `body { … }`"));
+    }
+    if sink.diagnostics.len() > before {
+        return None;
+    }
+    let span = fields.span("name").unwrap_or(node.span);
+    Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?, span, folder })
+}
+
+fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
+    let declared = node.property("type").map(|property| &property.value.value);
+    let kind = match declared {
+        Some(Value::Text(text)) => match text.as_str() {
+            "integer" => Kind::Integer,
+            "flag" => Kind::Flag,
+            "text" => Kind::Text,
+            _ => Kind::Real64,
+        },
+        _ => Kind::Real64,
+    };
+    let before = sink.diagnostics.len();
+    let fields = check(node, &parameter_rule(kind), "module.parameter", sink);
+    let name = fields.text("name").to_owned();
+    let name_span = fields.span("name").unwrap_or(node.span);
+    if !name.is_empty() {
+        check_parameter_name(&name, name_span, sink);
+    }
+    if let Some(first) = known.iter().find(|rule| rule.name == name.as_str()) {
+        let diagnostic =
+            Diagnostic::error(codes::DUPLICATE_NODE, format!("the parameter `{name}` is declared twice"));
+        let diagnostic = diagnostic.at(name_span, "declared again");
+        sink.push(
+            first
+                .span
+                .into_iter()
+                .fold(diagnostic, |diagnostic, span| diagnostic.at(span, "first declared here")),
+        );
+    }
+    let mut rule = Rule {
+        name: Name::Owned(name),
+        kind,
+        presence: Presence::Required,
+        range: Default::default(),
+        one_of: Vec::new(),
+        doc: Name::Owned(fields.text("doc").to_owned()),
+        span: Some(name_span),
+    };
+    for (end, open, low) in
+        [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)]
+    {
+        if fields.get(end).is_none() {
+            continue;
+        }
+        let bound = Some(Bound { value: fields.f64(end), open });
+        let place = if low { &mut rule.range.low } else { &mut rule.range.high };
+        if place.is_some() {
+            let diagnostic = Diagnostic::error(
+                codes::CONFLICT,
+                format!("`{end}` gives an end of the range that is given already"),
+            );
+            sink.push(
+                diagnostic.at(fields.span(end).unwrap_or(node.span), "given again").help("keep one of them"),
+            );
+        }
+        *place = bound;
+    }
+    if rule.range.is_empty() {
+        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "no number is in the parameter's range");
+        sink.push(diagnostic.at(node.span, format!("nothing is {}", rule.range)));
+    }
+    if let Some(list) = fields.child("one-of") {
+        rule.one_of = list
+            .rest
+            .iter()
+            .filter_map(|argument| match &argument.value {
+                Value::Text(text) => Some(Name::Owned(text.clone())),
+                _ => None,
+            })
+            .collect();
+    }
+    if let Some(default) = node.property("default").filter(|_| fields.get("default").is_some()) {
+        let passed = check_value(&rule, &default.value, node, "module.parameter.default", None, sink);
+        if passed {
+            rule.presence = Presence::Default(default.value.value.clone());
+        }
+    }
+    (sink.diagnostics.len() == before).then_some(rule)
+}
+
+fn check_parameter_name(name: &str, span: Span, sink: &mut Sink) {
+    let reserved = matches!(name, "true" | "false" | "and" | "or" | "not" | "min" | "max");
+    if reserved || !is_identifier(name) {
+        let message = if reserved {
+            format!("`{name}` is a word of expressions")
+        } else {
+            format!("`{}` cannot be a parameter's name", clip(name))
+        };
+        sink.push(
+            Diagnostic::error(codes::BAD_NAME, message)
+                .at(span, "not allowed as a name")
+                .help("begin with a letter, and go on with letters, digits and `-`"),
+        );
+    }
+}
