@@ -32,7 +32,28 @@ pub fn because(change: &Change) -> String {
     if unexplained(change) {
         return "because another version of amp computed it".to_owned();
     }
-    if change.because.is_empty() { String::new() } else { format!("because {}", change.because.join(", ")) }
+    if change.because.is_empty() { String::new() } else { format!("because {}", causes(&change.because)) }
+}
+
+/// Causes for a person: one by one where they are few; else those of one node together (`model.* (12)`).
+fn causes(paths: &[String]) -> String {
+    const FEW: usize = 3;
+    if paths.len() <= FEW {
+        return paths.join(", ");
+    }
+    let mut nodes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for path in paths {
+        let node = path.split('.').next().unwrap_or(path);
+        match nodes.last_mut() {
+            Some((last, below)) if *last == node => below.push(path),
+            _ => nodes.push((node, vec![path])),
+        }
+    }
+    let words = nodes.iter().map(|(node, below)| match below.as_slice() {
+        [only] => (*only).to_owned(),
+        several => format!("{node}.* ({})", several.len()),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// What comes of two records, in one sentence.

@@ -11,6 +11,7 @@ fn long() -> String {
     SMALL.replace("train epochs=2", "train epochs=4000")
 }
 
+#[expect(clippy::zombie_processes, reason = "every caller waits for the child")]
 /// Starts a run and waits until its record has steps.
 fn start(place: &Place) -> (Child, std::path::PathBuf) {
     let child = place
@@ -143,6 +144,7 @@ fn damaged_prepared_data_is_made_anew_with_the_same_bits() {
 struct Mount(std::path::PathBuf);
 
 impl Mount {
+    #[expect(clippy::print_stderr, reason = "a skipped test says so loudly")]
     fn new(path: std::path::PathBuf, options: &str) -> Option<Self> {
         std::fs::create_dir_all(&path).ok()?;
         let mounted = Command::new("mount")
