@@ -93,7 +93,7 @@ fn pair(fields: &Fields<'_>, sink: &mut Sink) -> (Utf8PathBuf, Utf8PathBuf) {
         return (path.clone(), path);
     }
     for name in ["features", "labels"] {
-        if !fields.node.is_some_and(|node| node.property(name).is_some()) {
+        if fields.node.is_none_or(|node| node.property(name).is_none()) {
             let diagnostic =
                 Diagnostic::error(codes::MISSING, format!("`{name}` of this data are not named"));
             sink.push(
