@@ -17,24 +17,24 @@ pub mod digest;
 pub mod world;
 
 // The compiler.
-pub mod syntax;
-pub mod stdlib;
-pub mod plan;
-pub mod resolve;
-pub mod graph;
-pub mod precision;
 pub mod autodiff;
+pub mod graph;
 pub mod lock;
+pub mod plan;
+pub mod precision;
+pub mod resolve;
+pub mod stdlib;
+pub mod syntax;
 
 // The machine and the disk.
+pub mod data;
 pub mod probe;
 pub mod store;
-pub mod data;
 
 // The run and its judgement.
-pub mod record;
-pub mod exec;
-pub mod verify;
-pub mod diff;
-pub mod report;
 pub mod cli;
+pub mod diff;
+pub mod exec;
+pub mod record;
+pub mod report;
+pub mod verify;

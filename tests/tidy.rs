@@ -30,6 +30,12 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).expect("below the root").display().to_string()
 }
 
+/// Files that only tests are made of.
+fn is_test(path: &Path) -> bool {
+    let name = relative(path);
+    name.ends_with("tests.rs") || name.contains("tests/") || name.ends_with("/samples.rs")
+}
+
 /// The text without comments and string literals, roughly: enough to look for crate names.
 fn code_only(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
@@ -37,13 +43,16 @@ fn code_only(text: &str) -> String {
 
 /// A crate named as a path or imported: `kdl::`, `use kdl`.
 fn names_crate(text: &str, name: &str) -> bool {
-    code_only(text).match_indices(&format!("{name}::")).any(|(at, _)| {
-        !text_before_is_word(&code_only(text), at)
-    })
+    code_only(text)
+        .match_indices(&format!("{name}::"))
+        .any(|(at, _)| !text_before_is_word(&code_only(text), at))
 }
 
 fn text_before_is_word(text: &str, at: usize) -> bool {
-    text[..at].chars().next_back().is_some_and(|character| character.is_alphanumeric() || "_:".contains(character))
+    text[..at]
+        .chars()
+        .next_back()
+        .is_some_and(|character| character.is_alphanumeric() || "_:".contains(character))
 }
 
 #[test]
@@ -71,14 +80,27 @@ fn each_outside_crate_is_named_in_one_folder() {
 
 /// Rooms by height: a module imports only from its own height or below; see the table in ARCHITECTURE.md.
 const HEIGHTS: &[(&str, u32)] = &[
-    ("diag", 0), ("digest", 0), ("arithmetic", 0), ("world", 0),
-    ("syntax", 1), ("stdlib", 1),
-    ("store", 2), ("data", 3),
-    ("plan", 4), ("resolve", 5),
-    ("graph", 6), ("precision", 7), ("autodiff", 8),
-    ("lock", 9), ("probe", 9), ("record", 9),
+    ("diag", 0),
+    ("digest", 0),
+    ("arithmetic", 0),
+    ("world", 0),
+    ("syntax", 1),
+    ("stdlib", 1),
+    ("store", 2),
+    ("data", 3),
+    ("plan", 4),
+    ("resolve", 5),
+    ("graph", 6),
+    ("precision", 7),
+    ("autodiff", 8),
+    ("lock", 9),
+    ("probe", 9),
+    ("record", 9),
     ("exec", 10),
-    ("verify", 11), ("diff", 11), ("report", 12), ("cli", 13),
+    ("verify", 11),
+    ("diff", 11),
+    ("report", 12),
+    ("cli", 13),
 ];
 
 #[test]
@@ -87,17 +109,23 @@ fn imports_only_go_down() {
     let mut strays = Vec::new();
     for path in files("src", "rs") {
         let name = relative(&path);
-        let Some(room) = name.strip_prefix("src/").and_then(|rest| rest.split(['/', '.']).next()) else { continue };
+        let Some(room) = name.strip_prefix("src/").and_then(|rest| rest.split(['/', '.']).next()) else {
+            continue;
+        };
         let Some(own) = height(room) else { continue };
         let text = fs::read_to_string(&path).expect("a source file");
         let code = code_only(text.split("#[cfg(test)]").next().unwrap_or(""));
-        if name.ends_with("tests.rs") || name.contains("/tests/") {
+        if is_test(&path) {
             continue;
         }
         for (at, _) in code.match_indices("crate::") {
-            let target: String =
-                code[at + 7..].chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect();
-            if let Some(other) = height(&target) && other > own {
+            let target: String = code[at + 7..]
+                .chars()
+                .take_while(|character| character.is_alphanumeric() || *character == '_')
+                .collect();
+            if let Some(other) = height(&target)
+                && other > own
+            {
                 strays.push(format!("{name} imports {target}"));
             }
         }
@@ -152,7 +180,10 @@ fn no_module_is_forgotten() {
         let folder = path.parent().expect("a parent");
         let (name, parents) = if name == "mod" {
             let above = folder.parent().expect("a parent");
-            (folder.file_name().expect("a name").to_string_lossy().into_owned(), [above.join("mod.rs"), above.join("lib.rs")])
+            (
+                folder.file_name().expect("a name").to_string_lossy().into_owned(),
+                [above.join("mod.rs"), above.join("lib.rs")],
+            )
         } else {
             (name, [folder.join("mod.rs"), folder.join("lib.rs")])
         };
@@ -171,11 +202,14 @@ fn no_module_is_forgotten() {
 fn every_code_in_the_source_has_a_page() {
     let known: BTreeSet<u16> = amp::diag::CATALOGUE.iter().map(|page| page.code.0).collect();
     let mut missing = BTreeSet::new();
-    for path in files("src", "rs") {
+    for path in files("src", "rs").into_iter().filter(|path| !is_test(path)) {
         let text = fs::read_to_string(&path).expect("a source file");
         for (at, _) in text.match_indices("Code(") {
             let digits: String = text[at + 5..].chars().take_while(char::is_ascii_digit).collect();
-            if let Ok(number) = digits.parse::<u16>() && digits.len() >= 3 && !known.contains(&number) {
+            if let Ok(number) = digits.parse::<u16>()
+                && digits.len() >= 3
+                && !known.contains(&number)
+            {
                 missing.insert(format!("{number:04} in {}", relative(&path)));
             }
         }
@@ -199,7 +233,8 @@ fn dependencies_stay_few() {
 
 #[test]
 fn the_tree_names_no_machine_and_no_registry() {
-    let words = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("crates", ".io"), concat!("pypi", ".org")];
+    let words =
+        [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("crates", ".io"), concat!("pypi", ".org")];
     let mut strays = Vec::new();
     let texts = ["rs", "kdl", "md", "py", "toml", "txt", "lock"];
     for folder in ["src", "stdlib", "examples", "lockfiles", "tests", "benches"] {

@@ -4,8 +4,8 @@ mod random;
 
 use super::StepGraph;
 use crate::arithmetic::half::Format;
+use crate::autodiff::samples::{self, Sample};
 use crate::graph::check::check_step;
-use crate::graph::samples::{self, Sample};
 use crate::graph::{DType, LabelKind, Node, Op, POLICY_KINDS, Role, Unary, ValueId};
 use crate::plan::{Combine, Optimizer, Scaler};
 use std::collections::BTreeSet;

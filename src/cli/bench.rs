@@ -106,9 +106,13 @@ fn time(arguments: &BenchArguments, ui: &Ui, ready: &pipeline::Ready, mut engine
 /// The micro-batches of the first step, which every timed step repeats.
 fn micro_batches(ready: &pipeline::Ready) -> Result<Vec<Batch>, Failure> {
     let plan = &ready.resolved.plan;
-    let split = ready.prepared.split("train").ok_or_else(|| Failure::new(Exit::Usage, "there is no training split"))?;
-    let batches = Batches::new(split.length, plan.data.batch, plan.data.shuffle, plan.run.seed, plan.data.last)
-        .map_err(crate::exec::fault::ExecFault::from)?;
+    let split = ready
+        .prepared
+        .split("train")
+        .ok_or_else(|| Failure::new(Exit::Usage, "there is no training split"))?;
+    let batches =
+        Batches::new(split.length, plan.data.batch, plan.data.shuffle, plan.run.seed, plan.data.last)
+            .map_err(crate::exec::fault::ExecFault::from)?;
     let order = batches.epoch(0);
     let batches: Vec<Batch> =
         (0..plan.train.accumulate.max(1) as usize).map(|micro| gather(&split, &order.batch(micro))).collect();

@@ -38,7 +38,9 @@ fn show(diagnostics: &[Diagnostic], sources: &SourceMap, arguments: &CheckArgume
     match arguments.message_format {
         _ if ui.json => ui.document(&diagnostics_document(diagnostics, sources)),
         MessageFormat::Json => ui.document(&diagnostics_document(diagnostics, sources)),
-        MessageFormat::Github if !diagnostics.is_empty() => ui.data(&diag::render_github(diagnostics, sources)),
+        MessageFormat::Github if !diagnostics.is_empty() => {
+            ui.data(&diag::render_github(diagnostics, sources))
+        }
         MessageFormat::Human if !diagnostics.is_empty() => {
             ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
         }

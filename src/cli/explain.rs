@@ -24,7 +24,8 @@ pub fn run(arguments: &ExplainArguments, ui: &Ui) -> Result<Exit, Failure> {
         None => {
             let codes: Vec<String> = CATALOGUE.iter().map(|page| page.code.to_string()).collect();
             let near = nearest(&wanted, codes.iter().map(String::as_str));
-            let help = near.map_or_else(|| "amp explain --all".to_owned(), |code| format!("amp explain {code}"));
+            let help =
+                near.map_or_else(|| "amp explain --all".to_owned(), |code| format!("amp explain {code}"));
             Err(Failure::new(Exit::Usage, format!("there is no code `{asked}`")).help(help))
         }
     }
@@ -35,7 +36,8 @@ fn list(ui: &Ui) {
         let pages: Vec<_> = CATALOGUE.iter().map(document).collect();
         ui.document(&json!({ "schema": "amp.codes/1", "codes": pages }));
     } else {
-        let lines: Vec<String> = CATALOGUE.iter().map(|page| format!("{}  {}", page.code, page.title)).collect();
+        let lines: Vec<String> =
+            CATALOGUE.iter().map(|page| format!("{}  {}", page.code, page.title)).collect();
         ui.data(&lines.join("\n"));
     }
 }

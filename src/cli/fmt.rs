@@ -16,8 +16,11 @@ pub fn run(arguments: &FmtArguments, ui: &Ui) -> Result<Exit, Failure> {
         let text = read_text(&path)?;
         let mut sources = SourceMap::default();
         sources.add(path.as_str(), text.as_str());
-        let formatted = syntax::format(&text)
-            .map_err(|diagnostics| Failure::Faults { exit: Exit::Usage, diagnostics, sources })?;
+        let formatted = syntax::format(&text).map_err(|diagnostics| Failure::Faults {
+            exit: Exit::Usage,
+            diagnostics,
+            sources,
+        })?;
         if formatted != text {
             if !arguments.check {
                 write_file(&path, formatted.as_bytes())?;

@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
     if arguments.stage == Stage::Plan && arguments.why.is_none() {
         let resolved = pipeline::resolve(&arguments.manifest)?;
-        if ui.json { ui.document(&plan_json(&resolved.plan)) } else { ui.data(&plan_text(&resolved.plan)) }
+        if ui.json {
+            ui.document(&plan_json(&resolved.plan))
+        } else {
+            ui.data(&plan_text(&resolved.plan))
+        }
         return Ok(Exit::Done);
     }
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
@@ -34,7 +38,11 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
             (print::precise_text(&compiled.precise), print::precise_json(&compiled.precise))
         }
     };
-    if ui.json { ui.document(&document) } else { ui.data(&text) }
+    if ui.json {
+        ui.document(&document)
+    } else {
+        ui.data(&text)
+    }
     Ok(Exit::Done)
 }
 

@@ -14,7 +14,9 @@ pub fn run(arguments: &InitArguments, ui: &Ui) -> Result<Exit, Failure> {
     let manifest = arguments.folder.join("manifest.kdl");
     let data = arguments.folder.join("data/digits.csv.gz");
     if manifest.exists() {
-        return Err(Failure::new(Exit::Usage, format!("`{manifest}` is there already")).help("name another folder"));
+        return Err(
+            Failure::new(Exit::Usage, format!("`{manifest}` is there already")).help("name another folder")
+        );
     }
     let template = stdlib::template(&arguments.kind)
         .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no template `{}`", arguments.kind)))?;

@@ -14,9 +14,13 @@ pub fn run(arguments: &LockArguments, ui: &Ui) -> Result<Exit, Failure> {
         return Ok(check(&ready, ui));
     }
     let wanted = match (&arguments.update, &ready.existing) {
-        (Some(node), Some((_, locked))) => lock::update_node(locked, &ready.fresh, node).map_err(|fault| {
-            Failure::Faults { exit: Exit::Usage, diagnostics: vec![fault], sources: ready.resolved.sources.clone() }
-        })?,
+        (Some(node), Some((_, locked))) => {
+            lock::update_node(locked, &ready.fresh, node).map_err(|fault| Failure::Faults {
+                exit: Exit::Usage,
+                diagnostics: vec![fault],
+                sources: ready.resolved.sources.clone(),
+            })?
+        }
         (Some(node), None) => {
             return Err(Failure::new(Exit::No, format!("there is no lock to update `{node}` in"))
                 .code(lock::MISSING)
@@ -30,10 +34,16 @@ pub fn run(arguments: &LockArguments, ui: &Ui) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let text = lock::write(&wanted);
-    let written =
-        pipeline::write_lock(&ready.lock_path, &text, ready.existing.as_ref().map(|(text, _)| text.as_str()))?;
+    let written = pipeline::write_lock(
+        &ready.lock_path,
+        &text,
+        ready.existing.as_ref().map(|(text, _)| text.as_str()),
+    )?;
     report(ui, &ready, &stale, "changed", written);
-    ui.status(if written { "Locked" } else { "Unchanged" }, &format!("{} {}", ready.lock_path, wanted.header.id));
+    ui.status(
+        if written { "Locked" } else { "Unchanged" },
+        &format!("{} {}", ready.lock_path, wanted.header.id),
+    );
     Ok(Exit::Done)
 }
 
@@ -49,9 +59,15 @@ pub fn with_platforms(fresh: &Lock, existing: Option<&(String, Lock)>) -> Lock {
 fn check(ready: &Ready, ui: &Ui) -> Exit {
     let Some((text, locked)) = &ready.existing else {
         if ui.json {
-            ui.document(&json!({ "schema": "amp.lock-check/1", "current": false, "missing": true, "stale": [] }));
+            ui.document(
+                &json!({ "schema": "amp.lock-check/1", "current": false, "missing": true, "stale": [] }),
+            );
         } else {
-            ui.error(Some(lock::MISSING), &format!("there is no lock at `{}`", ready.lock_path), Some("amp lock"));
+            ui.error(
+                Some(lock::MISSING),
+                &format!("there is no lock at `{}`", ready.lock_path),
+                Some("amp lock"),
+            );
         }
         return Exit::No;
     };
@@ -67,10 +83,15 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
     } else if current {
         ui.status("Current", &format!("{} {}", ready.lock_path, locked.header.id));
     } else if stale.is_empty() {
-        let message = format!("`{}` says the right things in a form that amp would not write", ready.lock_path);
+        let message =
+            format!("`{}` says the right things in a form that amp would not write", ready.lock_path);
         ui.error(Some(lock::NOT_CANONICAL), &message, Some("run `amp lock` to write it in its one form"));
     } else {
-        ui.error(Some(lock::STALE), &stale_text(ready.lock_path.as_str(), &stale), Some("run `amp lock` to update it"));
+        ui.error(
+            Some(lock::STALE),
+            &stale_text(ready.lock_path.as_str(), &stale),
+            Some("run `amp lock` to update it"),
+        );
     }
     if current { Exit::Done } else { Exit::No }
 }
@@ -80,7 +101,12 @@ pub fn stale_text(path: &str, stale: &[Stale]) -> String {
     let mut text = format!("`{path}` does not say what the manifest says");
     for node in stale {
         let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "(nothing)".to_owned());
-        text.push_str(&format!("\n  {}: locked {}, now {}", node.path, side(&node.locked), side(&node.fresh)));
+        text.push_str(&format!(
+            "\n  {}: locked {}, now {}",
+            node.path,
+            side(&node.locked),
+            side(&node.fresh)
+        ));
     }
     text
 }

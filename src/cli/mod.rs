@@ -87,7 +87,8 @@ fn report_bug(panic: &std::panic::PanicHookInfo<'_>) {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.payload().downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
-    let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
+    let place =
+        panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
     use std::io::Write as _;
     let _ = writeln!(
         std::io::stderr(),

@@ -14,8 +14,8 @@ use crate::exec::fault::ExecFault;
 use crate::exec::session;
 use crate::graph::LabelKind;
 use crate::lock::{self, Lock};
-use crate::record::{self, Record};
 use crate::plan::Plan;
+use crate::record::{self, Record};
 use crate::resolve;
 use crate::store::{self, Store, StoreError};
 use crate::world::{Disk, World as _};
@@ -159,7 +159,8 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
     }
     let lock_path = lock_path(manifest, places);
-    let fresh = derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
+    let fresh =
+        derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
     let existing = read_lock(&lock_path)?;
     Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
 }
@@ -170,7 +171,8 @@ enum CompileFailure {
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
-    let split = prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
+    let split =
+        prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
     let labels = match split.labels {
         LabelView::Classes(_) => {
             let declared = plan.data.classes.or_else(|| prepared.classes_found());
@@ -182,7 +184,13 @@ fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, C
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.
-fn derive(plan: &Plan, prepared: &Prepared, compiled: &Compiled, short: Option<&Compiled>, manifest: &str) -> Lock {
+fn derive(
+    plan: &Plan,
+    prepared: &Prepared,
+    compiled: &Compiled,
+    short: Option<&Compiled>,
+    manifest: &str,
+) -> Lock {
     let sources = prepared
         .sources
         .iter()
@@ -219,8 +227,11 @@ pub fn read_lock(path: &Utf8Path) -> Result<Option<(String, Lock)>, Failure> {
     let mut sources = SourceMap::default();
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let file = sources.add(path.as_str(), text.as_str());
-    let lock = lock::read(file, &text)
-        .map_err(|diagnostics| Failure::Faults { exit: Exit::Integrity, diagnostics, sources: sources.clone() })?;
+    let lock = lock::read(file, &text).map_err(|diagnostics| Failure::Faults {
+        exit: Exit::Integrity,
+        diagnostics,
+        sources: sources.clone(),
+    })?;
     if let Some(fault) = lock::integrity(&lock) {
         return Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources });
     }
@@ -230,7 +241,9 @@ pub fn read_lock(path: &Utf8Path) -> Result<Option<(String, Lock)>, Failure> {
 /// Reads a lock that has to be there.
 pub fn required_lock(path: &Utf8Path) -> Result<(String, Lock), Failure> {
     read_lock(path)?.ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("there is no lock at `{path}`")).code(lock::MISSING).help("amp lock")
+        Failure::new(Exit::Usage, format!("there is no lock at `{path}`"))
+            .code(lock::MISSING)
+            .help("amp lock")
     })
 }
 
@@ -281,7 +294,8 @@ fn relative(manifest: &Utf8Path, lock: &Utf8Path) -> Result<String, Failure> {
 
 /// An absolute path without `.` and `..`, by its text alone.
 pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
-    let absolute = camino::absolute_utf8(path).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let absolute =
+        camino::absolute_utf8(path).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut clean = Utf8PathBuf::new();
     for part in absolute.components() {
         match part {
@@ -330,10 +344,10 @@ fn data_failure(faults: Vec<DataFault>) -> Failure {
     let diagnostics = faults
         .into_iter()
         .map(|fault| {
-            let message = fault.place.as_ref().map_or_else(
-                || fault.message.clone(),
-                |place| format!("{place}: {}", fault.message),
-            );
+            let message = fault
+                .place
+                .as_ref()
+                .map_or_else(|| fault.message.clone(), |place| format!("{place}: {}", fault.message));
             let diagnostic = Diagnostic::error(fault.code, message);
             match fault.help {
                 Some(help) => diagnostic.help(help),

@@ -20,7 +20,9 @@ impl<'a> Progress<'a> {
     pub fn new(ui: &'a Ui, total: u64) -> Self {
         let bar = ui.progress.then(|| {
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-            if let Ok(style) = ProgressStyle::with_template("     Running {wide_bar} {pos}/{len}  {msg}  {per_sec}") {
+            if let Ok(style) =
+                ProgressStyle::with_template("     Running {wide_bar} {pos}/{len}  {msg}  {per_sec}")
+            {
                 bar.set_style(style);
             }
             bar

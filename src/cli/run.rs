@@ -28,8 +28,11 @@ pub const PLATFORM: &str = "cpu";
 pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
     if arguments.device != PLATFORM {
-        return Err(Failure::new(Exit::Machine, format!("found no device `{}` in this build", arguments.device))
-            .help("the devices of this build: cpu"));
+        return Err(Failure::new(
+            Exit::Machine,
+            format!("found no device `{}` in this build", arguments.device),
+        )
+        .help("the devices of this build: cpu"));
     }
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     if store.is_read_only() {
@@ -42,7 +45,8 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     satisfy(&environment, &ready)?;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
     let length = session::length(&ready.resolved.plan, &ready.prepared)?;
-    let steps = std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
+    let steps =
+        std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
     ui.status(
         "Training",
         &format!("{} steps on {} ({isa}, {} threads)", length.steps, environment.cpu_name(), threads.count()),
@@ -89,14 +93,18 @@ fn satisfy(environment: &Environment, ready: &Ready) -> Result<(), Failure> {
         return Ok(());
     }
     let lines: Vec<String> = differences.iter().map(ToString::to_string).collect();
-    Err(Failure::new(Exit::Machine, format!("this machine does not satisfy the lock:\n  {}", lines.join("\n  ")))
-        .code(crate::probe::NOT_SATISFIED)
-        .help("`amp env` says what this machine is"))
+    Err(Failure::new(
+        Exit::Machine,
+        format!("this machine does not satisfy the lock:\n  {}", lines.join("\n  ")),
+    )
+    .code(crate::probe::NOT_SATISFIED)
+    .help("`amp env` says what this machine is"))
 }
 
 /// What this machine adds to the record, beside what is hashed.
 fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize, isa: &str) -> Unhashed {
-    let manifest = pipeline::absolute(&arguments.manifest).map_or_else(|_| String::new(), |path| path.to_string());
+    let manifest =
+        pipeline::absolute(&arguments.manifest).map_or_else(|_| String::new(), |path| path.to_string());
     let lock = pipeline::absolute(&pipeline::lock_path(&arguments.manifest, &arguments.places))
         .map_or_else(|_| String::new(), |path| path.to_string());
     Unhashed::from([
@@ -153,7 +161,8 @@ impl Observer for Watcher<'_> {
             Event::Evaluation(evaluation) => {
                 let metrics: Vec<String> =
                     evaluation.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
-                let what = format!("{} at step {}: {}", evaluation.split, evaluation.step, metrics.join(", "));
+                let what =
+                    format!("{} at step {}: {}", evaluation.split, evaluation.step, metrics.join(", "));
                 self.progress.status("Evaluated", &what);
                 let recorded = RecordedEvaluation {
                     chain,
@@ -253,13 +262,16 @@ fn close(
     };
     let bytes = checkpoint::bytes(engine)?;
     write_file(&folder.path.join("model.safetensors"), &bytes)?;
-    let checkpoint = Checkpoint { step: done, file: "model.safetensors".to_owned(), digest: Digest::of_bytes(&bytes) };
+    let checkpoint =
+        Checkpoint { step: done, file: "model.safetensors".to_owned(), digest: Digest::of_bytes(&bytes) };
     watcher.recorder.record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
     let parameters = engine.parameters_digest();
     let chain = watcher.recorder.chain();
     let rechecked = pipeline::recheck(&ready.prepared, pipeline::folder_of(&arguments.manifest));
     let last = match (&rechecked, interrupted) {
-        (Err(_), _) => Event::Stopped(Stopped { reason: StopReason::Fault("AMP0731".to_owned()), step: done }),
+        (Err(_), _) => {
+            Event::Stopped(Stopped { reason: StopReason::Fault("AMP0731".to_owned()), step: done })
+        }
         (Ok(()), Some(step)) => Event::Stopped(Stopped { reason: StopReason::Interrupted, step }),
         (Ok(()), None) => Event::Finished(Finished { steps: done, chain, parameters, data_rechecked: true }),
     };
@@ -326,7 +338,10 @@ fn conclude(
         Some(false) if !arguments.record => ui.error(
             Some(crate::verify::DIFFERS),
             "the result differs from what the lock recorded",
-            Some(&format!("`amp diff {}` with an earlier record names the first step that differs", folder.path)),
+            Some(&format!(
+                "`amp diff {}` with an earlier record names the first step that differs",
+                folder.path
+            )),
         ),
         _ => {}
     }

@@ -26,7 +26,12 @@ impl Ui {
         }
         let color = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
         let terminal = std::io::stderr().is_terminal();
-        Self { json: voice.json, quiet: voice.quiet, progress: terminal && !voice.quiet && !voice.no_progress, color }
+        Self {
+            json: voice.json,
+            quiet: voice.quiet,
+            progress: terminal && !voice.quiet && !voice.no_progress,
+            color,
+        }
     }
 
     /// Writes data to standard output; a closed pipe is no error.

@@ -23,9 +23,12 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let target = target(&arguments.target)?;
     if target.expected.run_id.is_none() {
         let record = format!("amp run {} --lockfile {} --record", target.manifest, arguments.target);
-        return Err(Failure::new(Exit::Inconclusive, format!("`{}` records no result to compare with", arguments.target))
-            .code(crate::verify::INCONCLUSIVE)
-            .help(record));
+        return Err(Failure::new(
+            Exit::Inconclusive,
+            format!("`{}` records no result to compare with", arguments.target),
+        )
+        .code(crate::verify::INCONCLUSIVE)
+        .help(record));
     }
     let folder = tempfile::tempdir().map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
     let folder = Utf8Path::from_path(folder.path())
@@ -51,11 +54,19 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
 fn target(path: &Utf8Path) -> Result<Target, Failure> {
     if let Some(record) = pipeline::record_path(path) {
         let record = pipeline::read_record(&record)?;
-        let manifest = record.unhashed.get("manifest").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let manifest =
+            record.unhashed.get("manifest").and_then(serde_json::Value::as_str).unwrap_or_default();
         if manifest.is_empty() {
-            return Err(Failure::new(Exit::Inconclusive, format!("the record `{path}` does not say which manifest it ran")));
+            return Err(Failure::new(
+                Exit::Inconclusive,
+                format!("the record `{path}` does not say which manifest it ran"),
+            ));
         }
-        return Ok(Target { expected: Recorded::from_record(&record), manifest: manifest.into(), lock: None });
+        return Ok(Target {
+            expected: Recorded::from_record(&record),
+            manifest: manifest.into(),
+            lock: None,
+        });
     }
     let (_, lock) = pipeline::required_lock(path)?;
     let manifest = pipeline::folder_of(path).join(&lock.header.manifest);
@@ -71,7 +82,8 @@ fn repeat(
     folder: &Utf8Path,
     ui: &Ui,
 ) -> Result<Record, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
+    let program =
+        std::env::current_exe().map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
     let mut command = Command::new(program);
     command.args(["run", target.manifest.as_str(), "--json", "--quiet", "--store", store.as_str()]);
     match &target.lock {
@@ -84,11 +96,9 @@ fn repeat(
     if let Some(isa) = &arguments.machine.isa {
         command.args(["--isa", isa]);
     }
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("a fresh process could not be started: {error}")))?;
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|error| {
+        Failure::new(Exit::Unavailable, format!("a fresh process could not be started: {error}"))
+    })?;
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match document.get("record").and_then(serde_json::Value::as_str) {
         Some(record) if document["interrupted"] != true => pipeline::read_record(Utf8Path::new(record)),

@@ -154,7 +154,11 @@ impl Judge<'_> {
     fn change(&self, path: &str, old: Option<&Entry>, new: Option<&Entry>) -> Change {
         let bits = self.bits(path);
         let class = match (old, new) {
-            _ if matches!(path, "manifest" | "run.name" | "lock" | "digest.plan.presentation" | "digest.plan.environment") => {
+            _ if matches!(
+                path,
+                "manifest" | "run.name" | "lock" | "digest.plan.presentation" | "digest.plan.environment"
+            ) =>
+            {
                 Class::Presentation
             }
             (None, _) => Class::Added,

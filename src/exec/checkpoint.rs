@@ -35,8 +35,10 @@ fn tensors(engine: &Engine) -> Vec<Named<'_>> {
 /// Code 0707 when the tensors cannot be put into the format.
 pub fn bytes(engine: &Engine) -> Result<Vec<u8>, ExecFault> {
     let tensors = tensors(engine);
-    let raw: Vec<Vec<u8>> =
-        tensors.iter().map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+    let raw: Vec<Vec<u8>> = tensors
+        .iter()
+        .map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
     let mut views = BTreeMap::new();
     for ((name, shape, _), raw) in tensors.iter().zip(&raw) {
         let view = TensorView::new(Dtype::F32, shape.clone(), raw).map_err(ExecFault::record)?;

@@ -64,7 +64,8 @@ fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<
             }
             (_, Buffer::Float(targets)) => {
                 let targets = &targets[..prediction.len().min(targets.len())];
-                total_loss += mean_squared_error(engine.isa(), engine.threads(), prediction, targets) * count as f32;
+                total_loss +=
+                    mean_squared_error(engine.isa(), engine.threads(), prediction, targets) * count as f32;
             }
             _ => {}
         }

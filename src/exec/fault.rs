@@ -28,8 +28,11 @@ impl ExecFault {
     }
 
     pub(super) fn loss_not_finite(step: u64, loss: f32) -> Self {
-        Self::new(codes::RUN_LOSS_NOT_FINITE, format!("the loss of step {step} is {loss}, expected a finite number"))
-            .help("lower `optimizer lr=`, add `train clip-norm=1.0`, or look for odd values in the data")
+        Self::new(
+            codes::RUN_LOSS_NOT_FINITE,
+            format!("the loss of step {step} is {loss}, expected a finite number"),
+        )
+        .help("lower `optimizer lr=`, add `train clip-norm=1.0`, or look for odd values in the data")
     }
 
     pub(super) fn scale_at_floor(step: u64, scale: f32, floor: f32, culprit: &str) -> Self {
@@ -46,19 +49,26 @@ impl ExecFault {
     }
 
     pub(super) fn too_little_data(batches: usize, accumulate: u32) -> Self {
-        Self::new(codes::RUN_TOO_LITTLE_DATA, format!("an epoch has {batches} batches, fewer than the {accumulate} of one step"))
-            .help("lower `train accumulate=` or `data batch`")
+        Self::new(
+            codes::RUN_TOO_LITTLE_DATA,
+            format!("an epoch has {batches} batches, fewer than the {accumulate} of one step"),
+        )
+        .help("lower `train accumulate=` or `data batch`")
     }
 
     /// The data has no training split.
     pub fn no_training_split() -> Self {
-        Self::new(codes::RUN_NO_TRAINING_SPLIT, "the data has no split called `train`").help("write `split train=0.8 test=0.2` in `data`")
+        Self::new(codes::RUN_NO_TRAINING_SPLIT, "the data has no split called `train`")
+            .help("write `split train=0.8 test=0.2` in `data`")
     }
 
     /// An instruction set that this machine lacks or nobody knows.
     pub fn instruction_set(asked: &str, available: &[String]) -> Self {
-        Self::new(codes::RUN_INSTRUCTION_SET, format!("this machine cannot run the instruction set `{asked}`"))
-            .help(format!("it has: {}", available.join(", ")))
+        Self::new(
+            codes::RUN_INSTRUCTION_SET,
+            format!("this machine cannot run the instruction set `{asked}`"),
+        )
+        .help(format!("it has: {}", available.join(", ")))
     }
 
     /// The operating system gave no threads.

@@ -16,7 +16,14 @@ pub fn stream_number(name: &str) -> u64 {
 ///
 /// Bounds are computed in f32: 1/sqrt(fan-in), sqrt(6/(fan-in + fan-out)), sqrt(2/fan-in); a uniform draw u in [0, 1)
 /// becomes (2u - 1)·bound, each operation rounded.
-pub fn fill(initialiser: Initialiser, seed: u64, name: &str, fan_in: usize, fan_out: usize, values: &mut [f32]) {
+pub fn fill(
+    initialiser: Initialiser,
+    seed: u64,
+    name: &str,
+    fan_in: usize,
+    fan_out: usize,
+    values: &mut [f32],
+) {
     let stream = Stream::new(seed, stream_number(&format!("init:{name}")));
     let uniform = |values: &mut [f32], bound: f32| {
         for (index, value) in values.iter_mut().enumerate() {
@@ -67,7 +74,8 @@ mod tests {
     fn normal_draws_have_the_declared_deviation() {
         let mut values = vec![0.0; 40_000];
         fill(Initialiser::KaimingNormal, 7, "weight", 8, 1, &mut values);
-        let variance = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>() / 40_000.0;
+        let variance =
+            values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>() / 40_000.0;
         // Variance 0.25; the estimate's standard deviation is 0.25·sqrt(2/40000) = 0.0018.
         assert!((variance - 0.25).abs() < 0.009, "{variance}");
     }

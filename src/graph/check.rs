@@ -8,7 +8,7 @@ mod signature;
 pub use signature::signature;
 
 use super::{DType, Graph, Node, Op, Role, Value, ValueId};
-use crate::autodiff::StepGraph;
+use crate::graph::StepGraph;
 use std::collections::BTreeSet;
 use std::fmt;
 

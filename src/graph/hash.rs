@@ -3,10 +3,10 @@
 //! Every op hashes its variant's own tag and then its attributes field by field, so that no two ops can meet in one digest.
 
 use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Unary, Value, ValueId};
-use crate::autodiff::StepGraph;
 use crate::digest::{ContentHash, Hasher};
+use crate::graph::StepGraph;
+use crate::graph::{Decision, PreciseGraph};
 use crate::plan::{Class, Initialiser, Optimizer};
-use crate::precision::{Decision, PreciseGraph};
 
 impl ContentHash for DType {
     fn content_hash(&self, hasher: &mut Hasher) {
@@ -285,8 +285,9 @@ impl ContentHash for StepGraph {
 #[cfg(test)]
 mod tests {
     use crate::autodiff::Compiled;
+    use crate::autodiff::samples;
     use crate::digest::Digest;
-    use crate::graph::{Op, Unary, samples};
+    use crate::graph::{Op, Unary};
     use crate::plan::{Block, LayerKind};
     use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@
 //! overlapping, so that no kernel has to work in place. The plan is a function of the node lists alone.
 
 use super::{Node, Op, Role, Value, ValueId};
-use crate::autodiff::StepGraph;
+use crate::graph::StepGraph;
 
 /// Elements that offsets are a multiple of: 64 bytes.
 pub const ALIGNMENT: usize = 16;
@@ -150,7 +150,8 @@ pub fn channels_last_matters(shape: &[usize]) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::{ALIGNMENT, Arena, Lifetime, channels_last_matters, evaluation_arena, training_arena};
-    use crate::graph::{Role, Value, samples};
+    use crate::autodiff::samples;
+    use crate::graph::{Role, Value};
 
     /// No two values that live at the same time share an element, unless one is a view of the other.
     pub(crate) fn assert_disjoint(name: &str, values: &[Value], arena: &Arena) {

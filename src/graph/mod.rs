@@ -13,14 +13,16 @@ pub mod memory;
 pub mod names;
 pub mod op;
 pub mod places;
+mod precise;
 pub mod print;
-#[cfg(test)]
-pub(crate) mod samples;
+mod step;
 pub mod totals;
 
 pub use build::{LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
 pub use op::{Op, POLICY_KINDS, Unary};
+pub use precise::{Decision, PreciseGraph};
+pub use step::StepGraph;
 
 use crate::arithmetic::half::Format;
 use crate::diag::Span;

@@ -17,7 +17,7 @@ pub fn place(origins: &BTreeMap<String, Origin>, path: &str) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::place;
-    use crate::graph::samples::span;
+    use crate::autodiff::samples::span;
     use crate::plan::Origin;
     use std::collections::BTreeMap;
 

@@ -8,9 +8,9 @@ pub use json::{graph_json, precise_json, step_json};
 
 use super::totals::{Totals, totals};
 use super::{Graph, Node, Op, Value, ValueId, infer};
-use crate::autodiff::StepGraph;
+use crate::graph::StepGraph;
+use crate::graph::{Decision, PreciseGraph};
 use crate::plan::Class;
-use crate::precision::{Decision, PreciseGraph};
 use std::fmt::Write as _;
 
 /// Lists the nodes of a forward graph and its totals.

@@ -37,7 +37,7 @@ pub fn multiply_adds(node: &Node, values: &[Value]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Totals, totals};
-    use crate::graph::samples;
+    use crate::autodiff::samples;
 
     #[test]
     fn an_mlp_on_paper() {

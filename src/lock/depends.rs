@@ -1,6 +1,6 @@
 //! Which entries a derived digest depends on: the table behind every "because".
 
-use super::hash::{PARTS, OUTSIDE, SECTION_PREFIX};
+use super::hash::{OUTSIDE, PARTS, SECTION_PREFIX};
 use std::collections::BTreeSet;
 
 /// Path of the run id in changes and stale nodes.

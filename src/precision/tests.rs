@@ -2,8 +2,8 @@
 
 use super::{PreciseGraph, apply, apply_with_origins, why};
 use crate::arithmetic::half::Format;
+use crate::autodiff::samples::{self, Sample};
 use crate::diag::{Code, Severity};
-use crate::graph::samples::{self, Sample};
 use crate::graph::{DType, Op, Role, check};
 use crate::plan::{Class, Origin, Policy, Rule, Selector};
 use std::collections::{BTreeMap, BTreeSet};

@@ -42,7 +42,10 @@ impl World for Disk {
             let entry = entry?;
             if entry.file_type().is_file() {
                 let path = Utf8Path::from_path(entry.path()).ok_or_else(|| {
-                    io::Error::new(io::ErrorKind::InvalidData, format!("the name {} is not UTF-8", entry.path().display()))
+                    io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("the name {} is not UTF-8", entry.path().display()),
+                    )
                 })?;
                 let relative = path.strip_prefix(folder).map_err(io::Error::other)?;
                 files.push(relative.to_owned());
@@ -82,6 +85,10 @@ impl World for Memory {
     }
 
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
-        Ok(self.files.keys().filter_map(|file| file.strip_prefix(folder).ok().map(Utf8Path::to_owned)).collect())
+        Ok(self
+            .files
+            .keys()
+            .filter_map(|file| file.strip_prefix(folder).ok().map(Utf8Path::to_owned))
+            .collect())
     }
 }

@@ -5,7 +5,9 @@ use super::{Place, SMALL, repository};
 #[test]
 fn help_names_every_command_and_every_exit_code() {
     let answer = Place::empty().amp(&["--help"]).ends(0);
-    for word in ["run", "lock", "check", "graph", "diff", "verify", "env", "explain", "fmt", "init", "bench", "store"] {
+    for word in
+        ["run", "lock", "check", "graph", "diff", "verify", "env", "explain", "fmt", "init", "bench", "store"]
+    {
         assert!(answer.stdout.contains(&format!("  {word}")), "{word} in\n{}", answer.stdout);
     }
     for code in ["0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "101 ", "130 "] {
@@ -125,8 +127,13 @@ fn the_committed_locks_are_current() {
         let manifest = repository().join(format!("examples/{name}/manifest.kdl"));
         let lock = repository().join(format!("lockfiles/{name}.lock"));
         let place = Place::empty();
-        let arguments =
-            ["lock", "--check", manifest.to_str().expect("UTF-8"), "--lockfile", lock.to_str().expect("UTF-8")];
+        let arguments = [
+            "lock",
+            "--check",
+            manifest.to_str().expect("UTF-8"),
+            "--lockfile",
+            lock.to_str().expect("UTF-8"),
+        ];
         let _ = place.amp(&arguments).ends(0);
     }
 }

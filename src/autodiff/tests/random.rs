@@ -1,11 +1,12 @@
 //! Random models: what is refused is refused with words, what is accepted is sound.
 
 use crate::arithmetic::half::Format;
+use crate::autodiff::samples;
 use crate::autodiff::{Compiled, compile};
+use crate::graph::LabelKind;
 use crate::graph::check::check_step;
 use crate::graph::memory::tests::assert_disjoint;
 use crate::graph::memory::{evaluation_arena, training_arena};
-use crate::graph::{LabelKind, samples};
 use crate::plan::{Block, Combine, Layer, LayerKind, Loss};
 use proptest::prelude::*;
 

@@ -104,8 +104,17 @@ pub struct OpTime {
 impl Engine {
     /// Lowers the step graphs (full batch first), makes room and fills parameters from the seed.
     pub fn new(steps: Vec<StepGraph>, seed: u64, threads: Threads, isa: Isa) -> Self {
-        let mut engine =
-            Self { threads, isa, seed, stages: Vec::new(), names: BTreeMap::new(), memory: Memory::default(), culprit: None, keys: Keys::new(), profile: None };
+        let mut engine = Self {
+            threads,
+            isa,
+            seed,
+            stages: Vec::new(),
+            names: BTreeMap::new(),
+            memory: Memory::default(),
+            culprit: None,
+            keys: Keys::new(),
+            profile: None,
+        };
         for step in steps {
             engine.add_stage(step);
         }
@@ -119,8 +128,12 @@ impl Engine {
         let mut keep = vec![step.loss, step.prediction, step.norm];
         keep.extend(step.found);
         let train = Program::lower(&nodes, &step.values, step.micro.len(), &keep);
-        let evaluation =
-            Program::lower(&step.evaluation, &step.values, step.evaluation.len(), &[step.evaluation_prediction]);
+        let evaluation = Program::lower(
+            &step.evaluation,
+            &step.values,
+            step.evaluation.len(),
+            &[step.evaluation_prediction],
+        );
         for program in [&train, &evaluation] {
             for buffer in &program.buffers {
                 if let Place::Cell(name) = &buffer.place
@@ -261,7 +274,13 @@ impl Engine {
     }
 
     /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
-    pub fn step(&mut self, stage: usize, micro_batches: &[Batch], number: u64, learning_rate: f32) -> StepResult {
+    pub fn step(
+        &mut self,
+        stage: usize,
+        micro_batches: &[Batch],
+        number: u64,
+        learning_rate: f32,
+    ) -> StepResult {
         self.set_scalar(|step| step.learning_rate, learning_rate);
         let scale = self.scale();
         let mut losses = 0.0;
@@ -389,7 +408,8 @@ impl Engine {
         };
         threads.enter(|| {
             for instruction in &program.instructions[range] {
-                let locations: Vec<Location> = instruction.outputs.iter().map(|buffer| resolve(*buffer)).collect();
+                let locations: Vec<Location> =
+                    instruction.outputs.iter().map(|buffer| resolve(*buffer)).collect();
                 let mut outputs: Vec<Buffer> =
                     locations.iter().map(|location| std::mem::take(memory.at_mut(*location))).collect();
                 let inputs: Vec<Operand<'_>> = instruction
@@ -430,8 +450,7 @@ impl Engine {
                         }
                     }
                     Action::Relayout => {
-                        let to_last =
-                            program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
+                        let to_last = program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
                         dispatch::relayout(*isa, threads, to_last, &inputs[0], &mut outputs[0]);
                     }
                 }
@@ -458,9 +477,14 @@ fn first_non_finite(call: &Call<'_>, outputs: &[Buffer]) -> Option<String> {
     let gradients = outputs.iter().zip(call.results).skip(1);
     gradients
         .filter(|(buffer, value)| buffer.floats(value.elements()).iter().any(|element| !element.is_finite()))
-        .map(|(_, value)| ["gradient", "accumulator"].iter().fold(value.name.as_str(), |name, end| {
-            name.strip_suffix(end).map_or(name, |name| name.trim_end_matches('.'))
-        }).to_owned())
+        .map(|(_, value)| {
+            ["gradient", "accumulator"]
+                .iter()
+                .fold(value.name.as_str(), |name, end| {
+                    name.strip_suffix(end).map_or(name, |name| name.trim_end_matches('.'))
+                })
+                .to_owned()
+        })
         .next()
 }
 

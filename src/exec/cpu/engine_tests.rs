@@ -5,7 +5,7 @@ use super::engine::{Batch, Engine};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::philox::Stream;
-use crate::graph::samples::{self, Sample};
+use crate::autodiff::samples::{self, Sample};
 use crate::graph::{DType, LabelKind};
 use crate::plan::{Block, Layer, LayerKind, Loss, Optimizer, Scaler};
 use std::collections::BTreeMap;
@@ -29,7 +29,9 @@ fn batches(sample: &Sample, number: u64, count: usize) -> Vec<Batch> {
             let labels = match &sample.labels {
                 LabelKind::ClassIndex { classes } => {
                     let classes = classes.unwrap_or(2) as u32;
-                    Buffer::Integer((0..4).map(|row| (stream.word(50 + micro, row) % classes) as i32).collect())
+                    Buffer::Integer(
+                        (0..4).map(|row| (stream.word(50 + micro, row) % classes) as i32).collect(),
+                    )
                 }
                 LabelKind::Target(shape) => {
                     let elements = 4 * shape.iter().product::<usize>() as u64;
@@ -73,13 +75,17 @@ fn every_parameter_gradient_is_the_slope_of_the_loss() {
         };
         let (mut checked, mut kinks) = (0, 0);
         for (parameter, values) in &before {
-            let largest = values.iter().zip(&after[parameter]).map(|(from, to)| (from - to).abs()).fold(0.0, f32::max);
+            let largest =
+                values.iter().zip(&after[parameter]).map(|(from, to)| (from - to).abs()).fold(0.0, f32::max);
             // A few elements of each parameter; all of the small ones.
             for index in (0..values.len()).step_by(1 + values.len() / 6) {
                 let gradient = f64::from(values[index] - after[parameter][index]);
                 let width = 4e-3;
-                let (left, here, right) =
-                    (loss(parameter, index, -width), loss(parameter, index, 0.0), loss(parameter, index, width));
+                let (left, here, right) = (
+                    loss(parameter, index, -width),
+                    loss(parameter, index, 0.0),
+                    loss(parameter, index, width),
+                );
                 let slope = (right - left) / f64::from(2.0 * width);
                 // The loss is near 2 and has 24 bits: its rounding divided by the width is 3e-5; the third derivative
                 // adds up to 1 % of the largest gradient.
@@ -157,7 +163,12 @@ fn five_steps_equal_pytorch() {
 }
 
 fn floats(value: &serde_json::Value) -> Vec<f32> {
-    value.as_array().expect("numbers").iter().map(|number| number.as_f64().expect("a number") as f32).collect()
+    value
+        .as_array()
+        .expect("numbers")
+        .iter()
+        .map(|number| number.as_f64().expect("a number") as f32)
+        .collect()
 }
 
 /// A parameter, or a running statistic with its pending copy.
@@ -179,7 +190,9 @@ fn threads_and_instruction_sets_give_equal_bits() {
         let run = |threads: usize, isa: Isa| {
             let mut engine = engine(&sample, threads, isa);
             let losses: Vec<u32> = (0..3)
-                .map(|number| engine.step(0, &batches(&sample, number, accumulate), number, 0.01).loss.to_bits())
+                .map(|number| {
+                    engine.step(0, &batches(&sample, number, accumulate), number, 0.01).loss.to_bits()
+                })
                 .collect();
             (losses, engine.parameters_digest())
         };

@@ -173,9 +173,10 @@ impl Program {
 
     /// Features and labels are written by the host before the first instruction.
     fn is_fed_by_host(&self, buffer: BufferId) -> bool {
-        !self.instructions.iter().any(|instruction| {
-            instruction.outputs.iter().any(|output| self.owner(*output) == buffer)
-        })
+        !self
+            .instructions
+            .iter()
+            .any(|instruction| instruction.outputs.iter().any(|output| self.owner(*output) == buffer))
     }
 
     fn new_slot(&mut self, buffer: BufferId) -> usize {
@@ -186,15 +187,11 @@ impl Program {
     fn take_slot(&mut self, buffer: BufferId, free: &mut Vec<usize>) -> usize {
         let (elements, integer) = (self.buffers[buffer].elements, self.buffers[buffer].integer);
         let fits = |slot: &usize| self.slots[*slot].1 == integer;
-        let best = free
-            .iter()
-            .copied()
-            .filter(fits)
-            .min_by_key(|slot| {
-                let size = self.slots[*slot].0;
-                // Smallest that is large enough; else the largest, which grows.
-                if size >= elements { (0, size - elements) } else { (1, elements - size) }
-            });
+        let best = free.iter().copied().filter(fits).min_by_key(|slot| {
+            let size = self.slots[*slot].0;
+            // Smallest that is large enough; else the largest, which grows.
+            if size >= elements { (0, size - elements) } else { (1, elements - size) }
+        });
         match best {
             Some(slot) => {
                 free.retain(|other| *other != slot);
@@ -234,13 +231,19 @@ impl Lowering<'_> {
             | Op::MaxPool2dBackward { .. }
             | Op::AveragePool2d { .. }
             | Op::AveragePool2dBackward { .. } => Layout::ChannelsLast,
-            Op::BatchNorm { .. } | Op::BatchNormInference { .. } | Op::BatchNormBackward => Layout::ChannelsLast,
+            Op::BatchNorm { .. } | Op::BatchNormInference { .. } | Op::BatchNormBackward => {
+                Layout::ChannelsLast
+            }
             Op::BiasBackward { axis: 1 } => Layout::ChannelsLast,
             Op::Unary(_) | Op::UnaryBackward(_) | Op::Cast | Op::Dropout { .. } | Op::Add | Op::Multiply => {
                 let first = &self.value(node.inputs[0]).shape;
                 let alike = node.inputs.iter().all(|id| self.value(*id).shape == *first);
                 let somewhere_last = node.inputs.iter().any(|id| self.only_channels_last(*id));
-                if alike && first.len() == 4 && somewhere_last { Layout::ChannelsLast } else { Layout::RowMajor }
+                if alike && first.len() == 4 && somewhere_last {
+                    Layout::ChannelsLast
+                } else {
+                    Layout::RowMajor
+                }
             }
             _ => Layout::RowMajor,
         }
@@ -321,7 +324,9 @@ impl Lowering<'_> {
 
     fn own(&mut self, id: ValueId, layout: Layout) -> BufferId {
         let place = match self.value(id).role {
-            Role::Parameter | Role::Buffer | Role::State | Role::Host => Place::Cell(self.value(id).name.clone()),
+            Role::Parameter | Role::Buffer | Role::State | Role::Host => {
+                Place::Cell(self.value(id).name.clone())
+            }
             Role::Features | Role::Labels | Role::Result => Place::Slot(usize::MAX),
         };
         let buffer = self.declare(id, layout, place);

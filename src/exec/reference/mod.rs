@@ -1,15 +1,15 @@
 //! Plain reference implementations that read like the definition of each op.
 
-pub mod convolution;
-pub mod matrix;
 pub mod activation;
 pub mod batch_norm;
+pub mod convolution;
 pub mod dropout;
 pub mod elementwise;
 pub mod fingerprint;
 pub mod layer_norm;
 pub mod layout;
 pub mod loss;
+pub mod matrix;
 pub mod pool;
 pub mod reduce;
 pub mod scaler;

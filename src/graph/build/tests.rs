@@ -1,9 +1,9 @@
 //! The faults of a model: their codes, their words, their places, and that they come together.
 
 use super::{Builder, LabelKind, Purpose, build, build_for};
+use crate::autodiff::samples::{self, conv, conv_kind, layer, linear, parallel, plan};
 use crate::diag::Diagnostic;
 use crate::graph::check::check_graph;
-use crate::graph::samples::{self, conv, conv_kind, layer, linear, parallel, plan};
 use crate::graph::{DType, Graph, Role};
 use crate::plan::{Block, Combine, LayerKind, Loss};
 

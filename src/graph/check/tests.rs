@@ -1,8 +1,9 @@
 //! Each rule of the check fires on a graph that breaks it and on nothing else.
 
 use super::{Violation, check_graph, check_step};
-use crate::autodiff::StepGraph;
-use crate::graph::{DType, Graph, Node, Op, Role, Unary, Value, ValueId, samples};
+use crate::autodiff::samples;
+use crate::graph::StepGraph;
+use crate::graph::{DType, Graph, Node, Op, Role, Unary, Value, ValueId};
 
 fn graph() -> Graph {
     samples::cnn().compile().precise.graph

@@ -3,9 +3,9 @@
 use super::super::totals::{Totals, totals};
 use super::super::{Graph, Node, Role, Value, ValueId};
 use super::{attributes, class_name, step_totals};
-use crate::autodiff::StepGraph;
 use crate::digest::Digest;
-use crate::precision::PreciseGraph;
+use crate::graph::PreciseGraph;
+use crate::graph::StepGraph;
 use serde_json::{Map, Value as Json, json};
 
 /// A forward graph before the precision pass.

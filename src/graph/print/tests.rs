@@ -1,8 +1,8 @@
 //! Golden listings of the smallest sample.
 
 use super::{graph_json, graph_text, precise_json, precise_text, step_json, step_text};
+use crate::autodiff::samples;
 use crate::digest::Digest;
-use crate::graph::samples;
 
 #[test]
 fn a_graph_is_listed_in_aligned_columns() {

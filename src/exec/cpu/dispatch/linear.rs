@@ -43,7 +43,8 @@ fn backward_input(call: &Call<'_>, outputs: &mut [Buffer]) {
     let columns = weight.shape()[1];
     let epilogue = Epilogue { bias: None, format: call.format(0) };
     let dx = call.out(outputs, 0);
-    let (left, right) = (MatrixRef::row_major(dy.floats(), depth), MatrixRef::row_major(weight.floats(), columns));
+    let (left, right) =
+        (MatrixRef::row_major(dy.floats(), depth), MatrixRef::row_major(weight.floats(), columns));
     product(call.isa, call.threads, Product { rows, columns, depth }, left, right, dx, epilogue);
 }
 

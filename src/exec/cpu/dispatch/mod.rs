@@ -84,7 +84,9 @@ impl Call<'_> {
     pub fn outs<'o, const N: usize>(&self, outputs: &'o mut [Buffer]) -> [&'o mut [f32]; N] {
         let mut buffers = outputs.iter_mut().enumerate();
         std::array::from_fn(|_| {
-            buffers.next().map_or(&mut [][..], |(index, buffer)| buffer.floats_mut(self.results[index].elements()))
+            buffers
+                .next()
+                .map_or(&mut [][..], |(index, buffer)| buffer.floats_mut(self.results[index].elements()))
         })
     }
 
@@ -121,7 +123,9 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         | Op::Multiply
         | Op::Cast
         | Op::SumTo => pointwise::run(call, outputs),
-        Op::Reshape | Op::Transpose { .. } | Op::Concatenate { .. } | Op::Slice { .. } => shape::run(call, outputs),
+        Op::Reshape | Op::Transpose { .. } | Op::Concatenate { .. } | Op::Slice { .. } => {
+            shape::run(call, outputs)
+        }
         Op::CrossEntropy { .. }
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredError

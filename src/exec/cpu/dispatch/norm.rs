@@ -86,7 +86,18 @@ fn batch_norm(call: &Call<'_>, epsilon: f32, momentum: f32, outputs: &mut [Buffe
     let (gamma, beta) = (gamma.floats(), beta.floats());
     let mut moved = vec![0.0; if is_moved(call, x.shape()) { y.len() } else { 0 }];
     let target = if moved.is_empty() { &mut *y } else { &mut moved };
-    batch_norm_training(call.isa, call.threads, &op, &values, gamma, beta, running, target, &mut statistics, format);
+    batch_norm_training(
+        call.isa,
+        call.threads,
+        &op,
+        &values,
+        gamma,
+        beta,
+        running,
+        target,
+        &mut statistics,
+        format,
+    );
     if !moved.is_empty() {
         back(call, &moved, x.shape(), y);
     }
@@ -113,7 +124,8 @@ fn batch_backward(call: &Call<'_>, outputs: &mut [Buffer]) {
     let [dy, x, gamma, mean, rstd] = call.inputs else { return };
     // Neither enters the gradient: rstd was made with the one, the other is for running statistics.
     let op = BatchNorm { channels: gamma.elements, epsilon: 0.0, momentum: 0.0 };
-    let (values, slopes) = (channels_last(call, x.floats(), x.shape()), channels_last(call, dy.floats(), x.shape()));
+    let (values, slopes) =
+        (channels_last(call, x.floats(), x.shape()), channels_last(call, dy.floats(), x.shape()));
     let format: Format = call.format(0);
     let (gamma, mean, rstd) = (gamma.floats(), mean.floats(), rstd.floats());
     let [dx, dgamma, dbeta] = call.outs(outputs);
@@ -125,6 +137,8 @@ fn batch_backward(call: &Call<'_>, outputs: &mut [Buffer]) {
         );
         back(call, &moved, x.shape(), dx);
     } else {
-        batch_norm_backward(isa, threads, &op, &values, &slopes, gamma, mean, rstd, dx, dgamma, dbeta, format);
+        batch_norm_backward(
+            isa, threads, &op, &values, &slopes, gamma, mean, rstd, dx, dgamma, dbeta, format,
+        );
     }
 }

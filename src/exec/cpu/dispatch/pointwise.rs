@@ -15,7 +15,14 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
     let out = call.out(outputs, 0);
     match call.op {
         Op::Unary(kind) => {
-            activation::forward(call.isa, call.threads, activation(*kind), call.inputs[0].floats(), out, format);
+            activation::forward(
+                call.isa,
+                call.threads,
+                activation(*kind),
+                call.inputs[0].floats(),
+                out,
+                format,
+            );
         }
         Op::UnaryBackward(kind) => {
             let [dy, saved] = call.inputs else { return };
@@ -27,7 +34,14 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::Multiply => binary(call, Binary::Multiply, out),
         Op::SumTo => {
             let dy = &call.inputs[0];
-            reduce::sum_to_shape(call.isa, call.threads, dy.floats(), dy.shape(), &call.results[0].shape, out);
+            reduce::sum_to_shape(
+                call.isa,
+                call.threads,
+                dy.floats(),
+                dy.shape(),
+                &call.results[0].shape,
+                out,
+            );
             crate::arithmetic::half::round_slice(call.isa, format, out);
         }
         Op::Dropout { p, stream } => dropout(call, *p, *stream, out),
@@ -55,7 +69,16 @@ fn binary(call: &Call<'_>, op: Binary, out: &mut [f32]) {
         let shape = &call.results[0].shape;
         let (left, right) = ((a.floats(), a.shape()), (b.floats(), b.shape()));
         elementwise::binary_broadcast(
-            call.isa, call.threads, op, left.0, left.1, right.0, right.1, out, shape, format,
+            call.isa,
+            call.threads,
+            op,
+            left.0,
+            left.1,
+            right.0,
+            right.1,
+            out,
+            shape,
+            format,
         );
     }
 }

@@ -5,7 +5,8 @@ use crate::arithmetic::functions::power;
 use crate::arithmetic::half::Format;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::update::{
-    Adam, ScaleRule, Sgd, adam, clip_coefficient, sgd, sgd_plain, sum_of_squares, unscale_and_check, update_scale,
+    Adam, ScaleRule, Sgd, adam, clip_coefficient, sgd, sgd_plain, sum_of_squares, unscale_and_check,
+    update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::graph::Op;
@@ -42,8 +43,11 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             }
         }
         Op::ScalerUpdate { growth, backoff, interval } => {
-            let rule =
-                ScaleRule { growth: *growth, backoff: *backoff, interval: i32::try_from(*interval).unwrap_or(i32::MAX) };
+            let rule = ScaleRule {
+                growth: *growth,
+                backoff: *backoff,
+                interval: i32::try_from(*interval).unwrap_or(i32::MAX),
+            };
             let found = call.inputs[2].scalar() != 0.0;
             let scale = call.out(outputs, 0)[0];
             let tracker = outputs[1].integers(1).first().copied().unwrap_or(0);

@@ -1,10 +1,10 @@
 //! Plans built by hand for the tests of the compiler's middle: an MLP, a CNN, a residual block, joined branches.
 
-use super::LabelKind;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
 use crate::data::spec::{DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split};
 use crate::diag::{FileId, Span};
+use crate::graph::LabelKind;
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
     Model, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,

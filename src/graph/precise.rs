@@ -1,0 +1,28 @@
+//! The graph with dtypes and casts: what the precision pass makes.
+
+use super::Graph;
+use crate::diag::Diagnostic;
+use crate::plan::Class;
+
+/// A graph whose dtypes are final.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreciseGraph {
+    /// The graph, with casts.
+    pub graph: Graph,
+    /// For each node that is no cast: what was decided and by which rule.
+    pub decisions: Vec<Decision>,
+    /// Rules without effect. Not part of the meaning.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Why an op runs in its dtype.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Index of the node in `graph.nodes`.
+    pub node: usize,
+    /// The class that applied.
+    pub class: Class,
+    /// `policy`, the origin path of the override that won (`precision.layer.0`), or `loss` for a loss that the policy
+    /// does not put in f32: losses always are.
+    pub rule: String,
+}
