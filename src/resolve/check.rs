@@ -117,7 +117,8 @@ pub(crate) fn check_nodes<'tree>(
         let mut diagnostic =
             Diagnostic::error(codes::MISSING_NODE, format!("{place} has no `{}`", rule.name));
         if let Some(span) = parent {
-            diagnostic = diagnostic.at(span, format!("`{}` is expected in its block", rule.name));
+            let place = if path.is_some() { "in its block" } else { "in this manifest" };
+            diagnostic = diagnostic.at(span, format!("`{}` is expected {place}", rule.name));
         }
         sink.push(diagnostic.help(format!("add `{}`: {}", example(rule), rule.doc)));
     }

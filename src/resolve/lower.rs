@@ -27,7 +27,9 @@ pub(super) fn manifest(
     sources: &mut SourceMap,
     sink: &mut Sink,
 ) -> Option<Plan> {
-    let checked = check_nodes(&tree.nodes, manifest::table(), None, None, sink);
+    // What is missing from a manifest is told at its first line.
+    let first = tree.nodes.first().map_or(Span { file: tree.file, start: 0, end: 0 }, |node| node.span);
+    let checked = check_nodes(&tree.nodes, manifest::table(), None, Some(first), sink);
     let mut modules = Modules::new(root, world, sources);
     let mut lowering = Lowering {
         file: tree.file,

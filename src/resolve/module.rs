@@ -182,7 +182,9 @@ impl<'world> Modules<'world> {
             };
             text.into()
         };
-        let file = self.sources.add(name, &*text);
+        // A file is shown by the path that leads to it, as the manifest is.
+        let shown = if is_path { self.root.join(name).into_string() } else { name.to_owned() };
+        let file = self.sources.add(shown, &*text);
         self.digests.insert(name.to_owned(), Digest::of_bytes(text.as_bytes()));
         let (tree, faults) = syntax::parse(file, &text);
         sink.diagnostics.extend(faults);
