@@ -26,9 +26,10 @@ DIGITS = """    source "{folder}/digits.csv.gz"
     normalise "scale" divide=16.0
     split train=0.8 test=0.2
 """
-MNIST = """    format "idx"
-    train features="{folder}/train-images-idx3-ubyte.gz" labels="{folder}/train-labels-idx1-ubyte.gz"
-    columns classes=10
+MNIST = """    sources {{
+        train features="{folder}/train-images-idx3-ubyte.gz" labels="{folder}/train-labels-idx1-ubyte.gz"
+    }}
+    format "idx" classes=10
     normalise "scale" divide=255.0
 """
 MANIFEST = """amp 1
