@@ -3,7 +3,7 @@
 usage: python3 benches/side_by_side.py [--amp target/release/amp] [--threads 2] [--rounds 5] [--mnist FOLDER]
 
 Needs torch. Models, batch, optimizer (AdamW, fused in PyTorch) and threads are the same on both sides; a step is forward,
-backward, update. amp's step also clips nothing, as PyTorch's; amp adds the digest of all parameters to every step.
+backward, update, over 16 batches in turn. amp adds the digest of all parameters to every step, as a run does.
 """
 import argparse, gzip, json, os, statistics, struct, subprocess, sys, tempfile, time
 
@@ -72,8 +72,13 @@ def amp_milliseconds(manifest, store):
     return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)["milliseconds"]["median"]
 
 
-def torch_milliseconds(model, x, y, optimizer):
+def torch_milliseconds(model, batches, optimizer):
+    done = 0
+
     def step():
+        nonlocal done
+        x, y = batches[done % len(batches)]
+        done += 1
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -97,11 +102,11 @@ for name, model, source, folder, shape, batch, opponent, features in jobs():
         relative = os.path.relpath(folder, place)
         with open(manifest, "w") as file:
             file.write(MANIFEST.format(name=name, source=source.format(folder=relative), shape=shape, batch=batch, model=model))
-        x, y = torch.randn(batch, *features), torch.randint(0, 10, (batch,))
+        batches = [(torch.randn(batch, *features), torch.randint(0, 10, (batch,))) for _ in range(16)]
         optimizer = torch.optim.AdamW(opponent.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
         ours, theirs = [], []
         for _ in range(arguments.rounds):
             ours.append(amp_milliseconds(manifest, os.path.join(place, "store")))
-            theirs.append(torch_milliseconds(opponent, x, y, optimizer))
+            theirs.append(torch_milliseconds(opponent, batches, optimizer))
         a, b = statistics.median(ours), statistics.median(theirs)
         print(f"{name:12s} batch {batch:4d}  amp {a:8.3f} ms ({min(ours):.3f}-{max(ours):.3f})  torch {b:8.3f} ms ({min(theirs):.3f}-{max(theirs):.3f})  amp is {b / a:.2f}x", flush=True)

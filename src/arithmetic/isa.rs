@@ -8,10 +8,13 @@ pub enum Isa {
     /// Plain Rust, one number at a time.
     Scalar,
     /// x86-64 with AVX2, FMA and F16C.
+    #[non_exhaustive]
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL.
+    #[non_exhaustive]
     Avx512,
     /// AArch64 with NEON, which every AArch64 machine has.
+    #[non_exhaustive]
     Neon,
 }
 

@@ -221,6 +221,9 @@ pub struct VerifyArguments {
     /// Lock with recorded results, or a record or folder of a run
     #[arg(default_value = "manifest.lock")]
     pub target: Utf8PathBuf,
+    /// Run twice and compare the two runs with each other, whatever was recorded
+    #[arg(long)]
+    pub twice: bool,
     /// Store folder for the repeated run [default: a temporary one]
     #[arg(long, value_name = "PATH")]
     pub store: Option<Utf8PathBuf>,

@@ -23,14 +23,20 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = &plan.scaler {
         engine.set_scale(*scale);
     }
-    let batches = micro_batches(&ready)?;
+    let batches = first_steps(&ready)?;
     let threads = engine.threads().clone();
     threads.enter(|| time(arguments, ui, &ready, engine, &batches));
     Ok(Exit::Done)
 }
 
 /// Times the step and prints what was found.
-fn time(arguments: &BenchArguments, ui: &Ui, ready: &pipeline::Ready, mut engine: Engine, batches: &[Batch]) {
+fn time(
+    arguments: &BenchArguments,
+    ui: &Ui,
+    ready: &pipeline::Ready,
+    mut engine: Engine,
+    batches: &[Vec<Batch>],
+) {
     let plan = &ready.resolved.plan;
     let (isa, count) = (engine.isa(), engine.threads().count());
     let rate = plan.optimizer.learning_rate();
@@ -38,7 +44,7 @@ fn time(arguments: &BenchArguments, ui: &Ui, ready: &pipeline::Ready, mut engine
     let mut steps = |engine: &mut Engine, count: u64| {
         let watch = Stopwatch::start();
         for _ in 0..count {
-            engine.step(0, batches, number, rate);
+            engine.step(0, &batches[number as usize % batches.len()], number, rate);
             engine.fingerprint();
             number += 1;
         }
@@ -54,14 +60,14 @@ fn time(arguments: &BenchArguments, ui: &Ui, ready: &pipeline::Ready, mut engine
     let whole = {
         let watch = Stopwatch::start();
         for number in 0..per_block {
-            engine.step(0, batches, number, rate);
+            engine.step(0, &batches[number as usize % batches.len()], number, rate);
         }
         watch.seconds()
     };
     let mut ops: Vec<(&str, OpTime)> = engine.measure(false).into_iter().collect();
     ops.sort_by(|left, right| right.1.seconds.total_cmp(&left.1.seconds));
     let median = times[times.len() / 2];
-    let examples = (plan.data.batch * batches.len()) as f64;
+    let examples = (plan.data.batch * plan.train.accumulate.max(1) as usize) as f64;
     if ui.json {
         ui.document(&json!({
             "schema": "amp.bench/1",
@@ -103,8 +109,12 @@ fn time(arguments: &BenchArguments, ui: &Ui, ready: &pipeline::Ready, mut engine
     }
 }
 
-/// The micro-batches of the first step, which every timed step repeats.
-fn micro_batches(ready: &pipeline::Ready) -> Result<Vec<Batch>, Failure> {
+/// How many different steps are timed in turn: one alone would be learned by heart, and its gradients would vanish into
+/// subnormal numbers, which are slow.
+const DIFFERENT: usize = 16;
+
+/// The micro-batches of the first steps.
+fn first_steps(ready: &pipeline::Ready) -> Result<Vec<Vec<Batch>>, Failure> {
     let plan = &ready.resolved.plan;
     let split = ready
         .prepared
@@ -114,10 +124,14 @@ fn micro_batches(ready: &pipeline::Ready) -> Result<Vec<Batch>, Failure> {
         Batches::new(split.length, plan.data.batch, plan.data.shuffle, plan.run.seed, plan.data.last)
             .map_err(crate::exec::fault::ExecFault::from)?;
     let order = batches.epoch(0);
-    let batches: Vec<Batch> =
-        (0..plan.train.accumulate.max(1) as usize).map(|micro| gather(&split, &order.batch(micro))).collect();
-    if batches.iter().any(|batch| batch.features.len() != plan.data.batch * split.width()) {
+    let accumulate = plan.train.accumulate.max(1) as usize;
+    let batch = |index: usize| gather(&split, &order.batch(index));
+    let step = |step: usize| (0..accumulate).map(|micro| batch(step * accumulate + micro)).collect();
+    let is_full =
+        |step: &Vec<Batch>| step.iter().all(|batch| batch.features.len() == plan.data.batch * split.width());
+    let steps: Vec<Vec<Batch>> = (0..DIFFERENT).map(step).filter(is_full).collect();
+    if steps.is_empty() {
         return Err(Failure::new(Exit::Usage, "the training split has fewer examples than one step takes"));
     }
-    Ok(batches)
+    Ok(steps)
 }

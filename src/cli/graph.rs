@@ -19,7 +19,7 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
+    let store = pipeline::open_store_to_read(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let compiled = &ready.compiled;
     if let Some(layer) = &arguments.why {

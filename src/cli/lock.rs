@@ -8,7 +8,12 @@ use serde_json::json;
 
 /// Runs the command.
 pub fn run(arguments: &LockArguments, ui: &Ui) -> Result<Exit, Failure> {
-    let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
+    let answers_only = arguments.check || arguments.dry_run;
+    let store = if answers_only {
+        pipeline::open_store_to_read(&arguments.manifest, &arguments.places)?
+    } else {
+        pipeline::open_store(&arguments.manifest, &arguments.places)?
+    };
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     if arguments.check {
         return Ok(check(&ready, ui));

@@ -108,8 +108,16 @@ pub fn lock_path(manifest: &Utf8Path, places: &Places) -> Utf8PathBuf {
 
 /// Opens the store of a manifest.
 pub fn open_store(manifest: &Utf8Path, places: &Places) -> Result<Store, Failure> {
-    let root = places.store.clone().unwrap_or_else(|| folder_of(manifest).join(".amp"));
-    Ok(Store::open(&root, true)?)
+    Ok(Store::open(&store_root(manifest, places), true)?)
+}
+
+/// Opens it for commands that answer and write nothing, not even prepared data.
+pub fn open_store_to_read(manifest: &Utf8Path, places: &Places) -> Result<Store, Failure> {
+    Ok(Store::open_read_only(&store_root(manifest, places))?)
+}
+
+fn store_root(manifest: &Utf8Path, places: &Places) -> Utf8PathBuf {
+    places.store.clone().unwrap_or_else(|| folder_of(manifest).join(".amp"))
 }
 
 /// Everything that a run needs, and the lock it gives.

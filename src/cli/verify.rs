@@ -21,7 +21,7 @@ struct Target {
 /// Runs the command.
 pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let target = target(&arguments.target)?;
-    if target.expected.run_id.is_none() {
+    if target.expected.run_id.is_none() && !arguments.twice {
         let record = format!("amp run {} --lockfile {} --record", target.manifest, arguments.target);
         return Err(Failure::new(
             Exit::Inconclusive,
@@ -38,14 +38,22 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let store = arguments.store.clone().unwrap_or_else(|| folder.0.join("store"));
     ui.status("Repeating", &format!("{} in a fresh process", target.manifest));
     let actual = repeat(&target, arguments, &store, &folder.0, ui)?;
-    let verdict = compare(&target.expected, &actual);
-    if ui.json {
-        ui.document(&report::json::verdict(&verdict, Against::Recorded));
+    let (expected, against) = if arguments.twice {
+        ui.status("Repeating", "once more");
+        let second = repeat(&target, arguments, &store, &folder.0, ui)?;
+        (Recorded::from_record(&second), Against::SecondRun)
     } else {
-        ui.data(&report::text::verdict(&verdict, Against::Recorded, ui.data_color()));
+        (target.expected, Against::Recorded)
+    };
+    let verdict = compare(&expected, &actual);
+    if ui.json {
+        ui.document(&report::json::verdict(&verdict, against));
+    } else {
+        ui.data(&report::text::verdict(&verdict, against, ui.data_color()));
     }
-    Ok(match verdict.exit_code(Against::Recorded) {
+    Ok(match verdict.exit_code(against) {
         0 => Exit::Done,
+        6 => Exit::NotDeterministic,
         7 => Exit::Inconclusive,
         _ => Exit::No,
     })

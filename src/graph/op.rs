@@ -27,12 +27,12 @@ pub enum Unary {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     // ---- forward
-    /// [x: (…, in), weight: (out, in), bias?: (out) f32 or as x] → [y: (…, out)].
+    /// \[x: (…, in), weight: (out, in), bias?: (out) f32 or as x\] → \[y: (…, out)\].
     Linear {
         /// Whether the third operand is there.
         bias: bool,
     },
-    /// [x: (N, C, H, W), weight: (O, C/groups, KH, KW), bias?: (O)] → [y: (N, O, H', W')].
+    /// \[x: (N, C, H, W), weight: (O, C/groups, KH, KW), bias?: (O)\] → \[y: (N, O, H', W')\].
     Conv2d {
         /// Step.
         stride: [usize; 2],
@@ -45,7 +45,7 @@ pub enum Op {
         /// Whether the third operand is there.
         bias: bool,
     },
-    /// [x: (N, C, H, W)] → [y, index: i32 into the H·W plane].
+    /// \[x: (N, C, H, W)\] → \[y, index: i32 into the H·W plane\].
     MaxPool2d {
         /// Window.
         kernel: [usize; 2],
@@ -54,7 +54,7 @@ pub enum Op {
         /// Border.
         padding: [usize; 2],
     },
-    /// [x: (N, C, H, W)] → [y].
+    /// \[x: (N, C, H, W)\] → \[y\].
     AveragePool2d {
         /// Window.
         kernel: [usize; 2],
@@ -65,77 +65,77 @@ pub enum Op {
         /// Whether the border counts in the divisor.
         count_include_padding: bool,
     },
-    /// Training form. [x: (N, C, …), gamma f32 (C), beta f32 (C), running_mean f32 (C), running_variance f32 (C)] →
-    /// [y as x, mean f32 (C), rstd f32 (C), new_running_mean f32 (C), new_running_variance f32 (C)].
+    /// Training form. \[x: (N, C, …), gamma f32 (C), beta f32 (C), running_mean f32 (C), running_variance f32 (C)\] →
+    /// \[y as x, mean f32 (C), rstd f32 (C), new_running_mean f32 (C), new_running_variance f32 (C)\].
     BatchNorm {
         /// Added to the variance.
         eps: f32,
         /// Weight of the new batch.
         momentum: f32,
     },
-    /// Evaluation form. [x, gamma, beta, running_mean, running_variance] → [y as x].
+    /// Evaluation form. \[x, gamma, beta, running_mean, running_variance\] → \[y as x\].
     BatchNormInference {
         /// Added to the variance.
         eps: f32,
     },
-    /// [x: (…, C), gamma f32 (C), beta f32 (C)] → [y as x, mean f32 (rows), rstd f32 (rows)].
+    /// \[x: (…, C), gamma f32 (C), beta f32 (C)\] → \[y as x, mean f32 (rows), rstd f32 (rows)\].
     LayerNorm {
         /// Added to the variance.
         eps: f32,
     },
-    /// [x] → [y].
+    /// \[x\] → \[y\].
     Unary(Unary),
-    /// [x] → [y]. Applied to a gradient with the same stream it is its own backward.
+    /// \[x\] → \[y\]. Applied to a gradient with the same stream it is its own backward.
     Dropout {
         /// Share dropped.
         p: f32,
         /// Random stream; the layer's.
         stream: u64,
     },
-    /// [a, b] → [a + b], broadcast.
+    /// \[a, b\] → \[a + b\], broadcast.
     Add,
-    /// [a, b] → [a · b], broadcast.
+    /// \[a, b\] → \[a · b\], broadcast.
     Multiply,
-    /// [x] → [x with the result's shape].
+    /// \[x\] → \[x with the result's shape\].
     Reshape,
-    /// [x] → [x with permuted axes].
+    /// \[x\] → \[x with permuted axes\].
     Transpose {
         /// For each output axis the input axis.
         axes: Vec<usize>,
     },
-    /// [x0, x1, …] → [joined].
+    /// \[x0, x1, …\] → \[joined\].
     Concatenate {
         /// The axis.
         axis: usize,
     },
-    /// [x] → [y].
+    /// \[x\] → \[y\].
     Softmax {
         /// The axis.
         axis: usize,
     },
-    /// [logits f32: (rows, C), labels: (rows) i32] → [loss f32 scalar, log_sum_exp f32 (rows), count f32 scalar].
+    /// \[logits f32: (rows, C), labels: (rows) i32\] → \[loss f32 scalar, log_sum_exp f32 (rows), count f32 scalar\].
     CrossEntropy {
-        /// In [0, 1).
+        /// In \[0, 1).
         label_smoothing: f32,
         /// Label that takes no part.
         ignore_index: Option<i32>,
     },
-    /// [prediction f32, target f32 of the same shape] → [loss f32 scalar].
+    /// \[prediction f32, target f32 of the same shape\] → \[loss f32 scalar\].
     MeanSquaredError,
-    /// [x] → [x rounded to the result's dtype, which differs from its own].
+    /// \[x\] → \[x rounded to the result's dtype, which differs from its own\].
     Cast,
 
     // ---- backward
-    /// [dy: (…, out), weight: (out, in)] → [dx: (…, in)].
+    /// \[dy: (…, out), weight: (out, in)\] → \[dx: (…, in)\].
     LinearBackwardInput,
-    /// [dy: (…, out), x: (…, in)] → [dweight: (out, in)].
+    /// \[dy: (…, out), x: (…, in)\] → \[dweight: (out, in)\].
     LinearBackwardWeight,
-    /// [dy: (…, C) or (N, C, H, W)] → [dbias: (C), f32 or as dy]: sums over all axes but `axis`, in row blocks.
+    /// \[dy: (…, C) or (N, C, H, W)\] → \[dbias: (C), f32 or as dy\]: sums over all axes but `axis`, in row blocks.
     BiasBackward {
         /// The channel axis: last for linear, 1 for convolution.
         axis: usize,
     },
-    /// [dy, weight] → [dx]; geometry of the forward op.
+    /// \[dy, weight\] → \[dx\]; geometry of the forward op.
     Conv2dBackwardInput {
         /// As forward.
         stride: [usize; 2],
@@ -146,7 +146,7 @@ pub enum Op {
         /// As forward.
         groups: usize,
     },
-    /// [dy, x] → [dweight].
+    /// \[dy, x\] → \[dweight\].
     Conv2dBackwardWeight {
         /// As forward.
         stride: [usize; 2],
@@ -157,7 +157,7 @@ pub enum Op {
         /// As forward.
         groups: usize,
     },
-    /// [dy, index] → [dx].
+    /// \[dy, index\] → \[dx\].
     MaxPool2dBackward {
         /// As forward.
         kernel: [usize; 2],
@@ -166,7 +166,7 @@ pub enum Op {
         /// As forward.
         padding: [usize; 2],
     },
-    /// [dy] → [dx].
+    /// \[dy\] → \[dx\].
     AveragePool2dBackward {
         /// As forward.
         kernel: [usize; 2],
@@ -177,59 +177,59 @@ pub enum Op {
         /// As forward.
         count_include_padding: bool,
     },
-    /// [dy, x, gamma, mean, rstd] → [dx as x, dgamma f32, dbeta f32].
+    /// \[dy, x, gamma, mean, rstd\] → \[dx as x, dgamma f32, dbeta f32\].
     BatchNormBackward,
-    /// [dy, x, gamma, mean, rstd] → [dx as x, dgamma f32, dbeta f32].
+    /// \[dy, x, gamma, mean, rstd\] → \[dx as x, dgamma f32, dbeta f32\].
     LayerNormBackward,
-    /// [dy, x] → [dx]; for relu, tanh and sigmoid the second operand is y (of relu, y > 0 exactly where x > 0, and y is
+    /// \[dy, x\] → \[dx\]; for relu, tanh and sigmoid the second operand is y (of relu, y > 0 exactly where x > 0, and y is
     /// NaN exactly where x is).
     UnaryBackward(Unary),
-    /// [dy] → [dx]: sums over the axes that broadcasting added or stretched.
+    /// \[dy\] → \[dx\]: sums over the axes that broadcasting added or stretched.
     SumTo,
-    /// [dy] → [dx]: the part of an axis that one operand of a concatenation had.
+    /// \[dy\] → \[dx\]: the part of an axis that one operand of a concatenation had.
     Slice {
         /// The axis.
         axis: usize,
         /// First index.
         start: usize,
     },
-    /// [dy, y] → [dx].
+    /// \[dy, y\] → \[dx\].
     SoftmaxBackward {
         /// The axis.
         axis: usize,
     },
-    /// [dloss f32 scalar, logits, labels, log_sum_exp, count] → [dlogits].
+    /// \[dloss f32 scalar, logits, labels, log_sum_exp, count\] → \[dlogits\].
     CrossEntropyBackward {
         /// As forward.
         label_smoothing: f32,
         /// As forward.
         ignore_index: Option<i32>,
     },
-    /// [dloss f32 scalar, prediction, target] → [dprediction].
+    /// \[dloss f32 scalar, prediction, target\] → \[dprediction\].
     MeanSquaredErrorBackward,
-    /// [scale f32 scalar] → [dloss f32 scalar]: scale / accumulate, the seed of the backward pass.
+    /// \[scale f32 scalar\] → \[dloss f32 scalar\]: scale / accumulate, the seed of the backward pass.
     LossGradient {
         /// Micro-batches a step.
         accumulate: u32,
     },
-    /// [gradient, accumulator] → [accumulator]: accumulator += gradient, in place.
+    /// \[gradient, accumulator\] → \[accumulator\]: accumulator += gradient, in place.
     Accumulate,
-    /// [candidate, pending] → [pending]: pending takes the candidate, in place. Ends each micro-batch of a step of several,
+    /// \[candidate, pending\] → \[pending\]: pending takes the candidate, in place. Ends each micro-batch of a step of several,
     /// so that the next one continues from its running statistics.
     StageBuffer,
 
     // ---- update; all write persistent values in place
-    /// [scale, g0, g1, …] → [found f32 scalar, g0, g1, …]: found = 1 if any element is not finite, g *= 1/scale.
+    /// \[scale, g0, g1, …\] → \[found f32 scalar, g0, g1, …\]: found = 1 if any element is not finite, g *= 1/scale.
     Unscale,
-    /// [g0, g1, …] → [norm f32 scalar]: the square root of the sum of the sums of squares.
+    /// \[g0, g1, …\] → \[norm f32 scalar\]: the square root of the sum of the sums of squares.
     GlobalNorm,
-    /// [norm] → [coefficient f32 scalar]: min(1, max_norm / (norm + 1e-6)).
+    /// \[norm\] → \[coefficient f32 scalar\]: min(1, max_norm / (norm + 1e-6)).
     ClipCoefficient {
         /// Largest norm.
         max_norm: f32,
     },
-    /// [parameter, gradient, learning_rate, step i32, found?, coefficient?, states…] → [parameter, states…]: the update,
-    /// left out when `found` is 1. `step` counts the updates before this one: bias corrections use step + 1. States: sgd with momentum [velocity]; adamw [first moment, second moment].
+    /// \[parameter, gradient, learning_rate, step i32, found?, coefficient?, states…\] → \[parameter, states…\]: the update,
+    /// left out when `found` is 1. `step` counts the updates before this one: bias corrections use step + 1. States: sgd with momentum \[velocity\]; adamw \[first moment, second moment\].
     Update {
         /// The rule.
         rule: Optimizer,
@@ -238,18 +238,18 @@ pub enum Op {
         /// Whether `coefficient` is there.
         clipped: bool,
     },
-    /// [candidate, pending, buffer, found?] → [buffer, pending]: buffer and pending take the candidate, or the buffer's
+    /// \[candidate, pending, buffer, found?\] → \[buffer, pending\]: buffer and pending take the candidate, or the buffer's
     /// value when `found` is 1.
     CommitBuffer {
         /// Whether `found` is there.
         found: bool,
     },
-    /// [step i32, found?] → [step]: counts applied steps.
+    /// \[step i32, found?\] → \[step\]: counts applied steps.
     AdvanceStep {
         /// Whether `found` is there.
         found: bool,
     },
-    /// [scale, tracker i32, found] → [scale, tracker]: PyTorch's rule.
+    /// \[scale, tracker i32, found\] → \[scale, tracker\]: PyTorch's rule.
     ScalerUpdate {
         /// Factor after `interval` good steps.
         growth: f64,
@@ -258,7 +258,7 @@ pub enum Op {
         /// Good steps in a row before growth.
         interval: u32,
     },
-    /// [accumulator] → [accumulator]: set to +0 after the update.
+    /// \[accumulator\] → \[accumulator\]: set to +0 after the update.
     Clear,
 }
 

@@ -75,6 +75,9 @@ fn a_lock_without_results_is_inconclusive() {
     let _ = place.amp(&["lock"]).ends(0);
     let answer = place.amp(&["verify"]).ends(7);
     assert!(answer.stderr.contains("--record"), "{}", answer.stderr);
+    let verdict = place.amp(&["verify", "--twice", "--json"]).ends(0).json();
+    assert_eq!(verdict["verdict"], "same");
+    assert!(verdict["compared"].as_u64().is_some_and(|compared| compared > 20), "{verdict}");
 }
 
 #[test]
@@ -97,8 +100,11 @@ fn a_stale_lock_is_named_refused_and_updated() {
     assert!(answer.stderr.contains("optimizer.lr"), "{}", answer.stderr);
     assert!(answer.stderr.contains("AMP0507"), "{}", answer.stderr);
     let before = place.read("manifest.lock");
+    std::fs::remove_dir_all(place.path(".amp")).expect("the store is there");
+    let _ = place.amp(&["lock", "--check"]).ends(1);
     let _ = place.amp(&["lock", "--dry-run"]).ends(0);
     assert_eq!(place.read("manifest.lock"), before);
+    assert!(!place.path(".amp").exists(), "answering writes nothing");
     let _ = place.amp(&["run", "--locked"]).ends(1);
     let _ = place.amp(&["lock", "--update", "optimizer"]).ends(0);
     let _ = place.amp(&["lock", "--check"]).ends(0);

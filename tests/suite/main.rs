@@ -1,6 +1,7 @@
 //! The command line as a person meets it: one binary, so that it links once.
 #![expect(clippy::disallowed_methods, reason = "tests meet the outside: files, processes, clocks")]
 
+mod accuracy;
 mod commands;
 mod damage;
 mod pages;

@@ -21,7 +21,7 @@ pub fn scratch_floats(kernels: &Kernels, threads: usize, geometry: &Geometry) ->
     shape.floats() + threads * images * rows * geometry.width * Pixel::FLOATS
 }
 
-/// See [`super::backward_input`]; the lengths are right and `dx` is not empty.
+/// See [`super::backward_input()`]; the lengths are right and `dx` is not empty.
 pub fn run(
     isa: Isa,
     kernels: &'static Kernels,

@@ -27,7 +27,7 @@ pub fn scratch_floats(isa: Isa, kernels: &'static Kernels, threads: usize, geome
     plan.scratch(plan.tiles().div_ceil(tasks), true).iter().sum::<usize>() * tasks
 }
 
-/// See [`super::backward_weight`]; the lengths are right and `dw` is not empty.
+/// See [`super::backward_weight()`]; the lengths are right and `dw` is not empty.
 pub fn run(
     isa: Isa,
     kernels: &'static Kernels,

@@ -18,7 +18,7 @@ pub fn scratch_floats(kernels: &Kernels, threads: usize, geometry: &Geometry) ->
         + threads * (padding::floats(geometry, images, rows) + images * rows * width * Pixel::FLOATS)
 }
 
-/// See [`super::forward`]; the lengths are right and `y` is not empty.
+/// See [`super::forward()`]; the lengths are right and `y` is not empty.
 pub fn run(
     isa: Isa,
     kernels: &'static Kernels,
