@@ -1,6 +1,6 @@
 //! The AMP layer as a compiler pass: gives every edge a dtype and inserts casts as graph nodes.
 //!
-//! The op classes are data (a [`Policy`]); the flow of dtypes between them is PyTorch's. A value is cast to a format at
+//! The op classes are data (a [`crate::plan::Policy`]); the flow of dtypes between them is PyTorch's. A value is cast to a format at
 //! most once, the readers share the cast, and nothing is cast that has the format already.
 
 mod apply;

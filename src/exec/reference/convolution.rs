@@ -1,12 +1,12 @@
 //! Two-dimensional convolution and its gradients by their definitions: each output is one chain of fused multiply-adds
-//! from +0. Activations are channels last, weights `[out][in / groups][kernel row][kernel column]`.
+//! from +0. Activations are channels last, weights `\[out\]\[in / groups\]\[kernel row\]\[kernel column\]`.
 
 use super::matrix::rounded;
 use crate::arithmetic::fused_multiply_add;
 use crate::arithmetic::half::Format;
 use crate::exec::cpu::convolution::Geometry;
 
-/// y[n,oh,ow,o] = Σ over (kernel row, kernel column, channel) of x·weight (+ bias[o]); outside of the image x is +0.
+/// y\[n,oh,ow,o\] = Σ over (kernel row, kernel column, channel) of x·weight (+ bias\[o\]); outside of the image x is +0.
 pub fn forward(
     geometry: &Geometry,
     x: &[f32],
@@ -47,7 +47,7 @@ pub fn forward(
     }
 }
 
-/// dx[n,ih,iw,i] = Σ over (kernel row, kernel column, output channel) of dy·weight, over those taps alone through which the
+/// dx\[n,ih,iw,i\] = Σ over (kernel row, kernel column, output channel) of dy·weight, over those taps alone through which the
 /// pixel took part in an output that exists.
 pub fn backward_input(geometry: &Geometry, dy: &[f32], weight: &[f32], format: Format, dx: &mut [f32]) {
     let [output_height, output_width] = geometry.output_size();
@@ -83,7 +83,7 @@ pub fn backward_input(geometry: &Geometry, dy: &[f32], weight: &[f32], format: F
     }
 }
 
-/// dw[o,i,kh,kw] = Σ over (image, output row, output column) of dy·x; outside of the image x is +0.
+/// dw\[o,i,kh,kw\] = Σ over (image, output row, output column) of dy·x; outside of the image x is +0.
 pub fn backward_weight(geometry: &Geometry, dy: &[f32], x: &[f32], format: Format, dw: &mut [f32]) {
     let [output_height, output_width] = geometry.output_size();
     let (group_in, group_out) = per_group(geometry);

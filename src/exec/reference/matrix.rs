@@ -1,4 +1,4 @@
-//! The matrix product by its definition: C[i,j] = Σ_k A[i,k]·B[k,j] as one chain of fused multiply-adds from +0 over
+//! The matrix product by its definition: C\[i,j\] = Σ_k A\[i,k\]·B\[k,j\] as one chain of fused multiply-adds from +0 over
 //! ascending k, then the bias, then the rounding.
 
 use crate::arithmetic::fused_multiply_add;

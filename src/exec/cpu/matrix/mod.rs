@@ -1,4 +1,4 @@
-//! The matrix product: C[i,j] = Σ_k A[i,k]·B[k,j], each output one chain of fused multiply-adds over ascending k.
+//! The matrix product: C\[i,j\] = Σ_k A\[i,k\]·B\[k,j\], each output one chain of fused multiply-adds over ascending k.
 //!
 //! The operands have any strides, so the three products of a linear layer need no transposed copies. Bias and the
 //! rounding to a half format happen while the outputs are in cache. The instruction set, the number of threads and the
@@ -34,7 +34,7 @@ pub struct Product {
     pub depth: usize,
 }
 
-/// A matrix in memory: element (i, j) is `data[i * row_stride + j * column_stride]`.
+/// A matrix in memory: element (i, j) is `data\[i * row_stride + j * column_stride\]`.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixRef<'a> {
     /// The floats.
