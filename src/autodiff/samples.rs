@@ -76,7 +76,7 @@ pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block 
     Block::Parallel { path: path.to_owned(), combine, chains, span: span(5) }
 }
 
-/// PyTorch's CUDA autocast lists (research notes §1.1) with a low format.
+/// PyTorch's CUDA autocast lists with a low format.
 pub fn amp(low: Format) -> Policy {
     let low_kinds = ["linear", "conv2d"].map(|kind| (kind.to_owned(), Class::Low));
     let f32_kinds = ["layer-norm", "softmax", "cross-entropy", "mean-squared-error"]
