@@ -8,6 +8,7 @@ use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::engine::{Batch, Engine, OpTime};
 use crate::exec::session::gather;
 use crate::plan::Scaler;
+use crate::probe::Environment;
 use serde_json::json;
 
 /// Least seconds of a block.
@@ -17,6 +18,7 @@ const BLOCK: f64 = 0.5;
 pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    pipeline::require_memory(&ready, &Environment::probe())?;
     let plan = &ready.resolved.plan;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
     let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);

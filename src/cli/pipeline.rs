@@ -12,10 +12,13 @@ use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::session;
-use crate::graph::LabelKind;
+use crate::graph::memory::training_arena;
+use crate::graph::{LabelKind, Role};
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
+use crate::probe::Environment;
 use crate::record::{self, Record};
+use crate::report::number::bytes;
 use crate::resolve;
 use crate::store::{self, Store, StoreError};
 use crate::world::{Disk, World as _};
@@ -317,6 +320,21 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
     Ok(clean)
 }
 
+/// Refuses a run that needs more memory than the machine has: persistent values and the results of one step, 4 bytes an
+/// element.
+pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Failure> {
+    let Some(found) = environment.memory_bytes else { return Ok(()) };
+    let step = &ready.compiled.step;
+    let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
+    let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
+    let results = training_arena(step).elements as u64;
+    let needed = elements.saturating_add(results).saturating_mul(4);
+    if needed > found {
+        return Err(ExecFault::memory(&bytes(needed), &bytes(found)).into());
+    }
+    Ok(())
+}
+
 /// The worker threads and the instruction set that were asked for.
 pub fn machine(asked: &Machine) -> Result<(Threads, Isa), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -340,7 +358,7 @@ fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 => Exit::Integrity,
-        705..=707 | 760..=763 | 766..=767 => Exit::Machine,
+        705..=708 | 760..=763 | 766..=767 => Exit::Machine,
         701 | 702 => Exit::No,
         _ => Exit::Usage,
     }

@@ -43,6 +43,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let locked = settle_lock(arguments, &ready, ui)?;
     let environment = Environment::probe();
     satisfy(&environment, &ready)?;
+    pipeline::require_memory(&ready, &environment)?;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
     let length = session::length(&ready.resolved.plan, &ready.prepared)?;
     let steps =

@@ -157,6 +157,7 @@ catalogue! {
     RUN_INSTRUCTION_SET = 705, "this machine lacks the instruction set";
     RUN_THREADS = 706, "the worker threads could not be started";
     RUN_RECORD = 707, "the record could not be written";
+    RUN_MEMORY = 708, "this machine has too little memory for the run";
     DATA_MISSING = 720, "a source is missing";
     DATA_UNREADABLE = 721, "a source cannot be read";
     DATA_GZIP = 722, "gzip is damaged";

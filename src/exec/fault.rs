@@ -77,6 +77,15 @@ impl ExecFault {
             .help("lower `--threads`")
     }
 
+    /// The run needs more memory than there is.
+    pub fn memory(needed: &str, found: &str) -> Self {
+        Self::new(
+            codes::RUN_MEMORY,
+            format!("the run needs {needed} of memory, and this machine has {found}"),
+        )
+        .help("make the model or `data batch` smaller; `amp graph` shows every size")
+    }
+
     /// The record or a checkpoint could not be written.
     pub fn record(cause: impl std::fmt::Display) -> Self {
         Self::new(codes::RUN_RECORD, format!("the record could not be written: {cause}"))

@@ -167,6 +167,19 @@ fn env_knows_this_machine_and_an_unknown_device_is_exit_3() {
 }
 
 #[test]
+fn a_model_that_cannot_fit_is_refused_before_it_begins() {
+    let place = Place::empty();
+    let _ = place.amp(&["init", "--kind", "mlp"]).ends(0);
+    let text = place.read("manifest.kdl");
+    // 10^12 weights: 4 TB before the optimizer's state.
+    let large = text.replace("hidden=256", "hidden=1000000");
+    assert_ne!(large, text);
+    place.write("manifest.kdl", large);
+    let answer = place.amp(&["run"]).ends(3);
+    assert!(answer.stderr.contains("AMP0708"), "{}", answer.stderr);
+}
+
+#[test]
 fn explain_has_a_page_for_every_code_and_offers_the_nearest() {
     let place = Place::empty();
     let document = place.amp(&["explain", "--all", "--json"]).ends(0).json();
