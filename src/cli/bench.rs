@@ -7,7 +7,6 @@ use crate::data::Batches;
 use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::engine::{Batch, Engine, OpTime};
 use crate::exec::session::gather;
-use crate::plan::Scaler;
 use crate::probe::Environment;
 use serde_json::json;
 
@@ -22,9 +21,7 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
     let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);
-    if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = &plan.scaler {
-        engine.set_scale(*scale);
-    }
+    engine.set_scale(plan.scaler.first_scale());
     let batches = first_steps(&ready)?;
     let threads = engine.threads().clone();
     threads.enter(|| time(arguments, ui, &ready, engine, &batches));

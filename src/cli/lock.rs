@@ -105,7 +105,6 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
 pub fn stale_text(path: &str, stale: &[Stale]) -> String {
     let mut text = format!("`{path}` does not say what the manifest says");
     for node in stale {
-        let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "(nothing)".to_owned());
         text.push_str(&format!(
             "\n  {}: locked {}, now {}",
             node.path,
@@ -114,6 +113,11 @@ pub fn stale_text(path: &str, stale: &[Stale]) -> String {
         ));
     }
     text
+}
+
+/// A value of one side, for people.
+fn side(value: &Option<String>) -> &str {
+    value.as_deref().unwrap_or("(nothing)")
 }
 
 fn stale_json(node: &Stale) -> serde_json::Value {
@@ -141,7 +145,6 @@ fn report(ui: &Ui, ready: &Ready, stale: &[Stale], verb: &str, written: bool) {
         ui.status("Dry run", &format!("{} would be written", ready.lock_path));
     }
     for node in stale {
-        let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "(nothing)".to_owned());
         ui.data(&format!("{verb} {}: {} → {}", node.path, side(&node.locked), side(&node.fresh)));
     }
 }

@@ -63,10 +63,7 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
     match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => resolved.warnings.extend(compiled.warnings),
-            Err(CompileFailure::Manifest(diagnostics)) => {
-                return Err(Failure::Manifest { diagnostics, sources: resolved.sources });
-            }
-            Err(CompileFailure::Exec(fault)) => return Err(fault.into()),
+            Err(failure) => return Err(failure.with(resolved.sources)),
         },
         Err(faults) if faults.iter().all(|fault| matches!(fault.code.0, 720 | 721)) => {
             let missing = faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("; ");
@@ -160,10 +157,7 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
     });
     let (compiled, short) = match outcome {
         Ok(compiled) => compiled,
-        Err(CompileFailure::Manifest(diagnostics)) => {
-            return Err(Failure::Manifest { diagnostics, sources: resolved.sources });
-        }
-        Err(CompileFailure::Exec(fault)) => return Err(fault.into()),
+        Err(failure) => return Err(failure.with(resolved.sources)),
     };
     resolved.warnings.extend(compiled.warnings.iter().cloned());
     if !resolved.warnings.is_empty() && !ui.quiet && !ui.json {
@@ -179,6 +173,16 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
 enum CompileFailure {
     Manifest(Vec<Diagnostic>),
     Exec(ExecFault),
+}
+
+impl CompileFailure {
+    /// Adds the texts that its places point into.
+    fn with(self, sources: SourceMap) -> Failure {
+        match self {
+            Self::Manifest(diagnostics) => Failure::Manifest { diagnostics, sources },
+            Self::Exec(fault) => fault.into(),
+        }
+    }
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {

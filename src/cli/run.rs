@@ -251,7 +251,7 @@ fn close(
     let Outcome { mut watcher, ending } = outcome;
     let none = Unhashed::new();
     let (done, interrupted) = match ending {
-        Ok(Ending::Finished) => (session::length(&ready.resolved.plan, &ready.prepared)?.steps, None),
+        Ok(Ending::Finished) => (watcher.done, None),
         Ok(Ending::Interrupted(step)) => (step, Some(step)),
         Err(fault) => {
             let step = watcher.done;

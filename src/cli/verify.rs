@@ -37,10 +37,10 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         .ok_or_else(|| Failure::new(Exit::Unavailable, "the temporary folder's name is not UTF-8"))?;
     let store = arguments.store.clone().unwrap_or_else(|| folder.0.join("store"));
     ui.status("Repeating", &format!("{} in a fresh process", target.manifest));
-    let actual = repeat(&target, arguments, &store, &folder.0, ui)?;
+    let actual = repeat(&target, arguments, &store, &folder.0)?;
     let (expected, against) = if arguments.twice {
         ui.status("Repeating", "once more");
-        let second = repeat(&target, arguments, &store, &folder.0, ui)?;
+        let second = repeat(&target, arguments, &store, &folder.0)?;
         (Recorded::from_record(&second), Against::SecondRun)
     } else {
         (target.expected, Against::Recorded)
@@ -88,7 +88,6 @@ fn repeat(
     arguments: &VerifyArguments,
     store: &Utf8Path,
     folder: &Utf8Path,
-    ui: &Ui,
 ) -> Result<Record, Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
@@ -111,12 +110,12 @@ fn repeat(
     match document.get("record").and_then(serde_json::Value::as_str) {
         Some(record) if document["interrupted"] != true => pipeline::read_record(Utf8Path::new(record)),
         Some(_) => Err(Failure::new(Exit::Interrupted, "the repeated run was interrupted")),
-        None => Err(refused(&document, output.status.code(), ui)),
+        None => Err(refused(&document, output.status.code())),
     }
 }
 
 /// The repeated run gave no record: its own words, and its exit code.
-fn refused(document: &serde_json::Value, code: Option<i32>, _ui: &Ui) -> Failure {
+fn refused(document: &serde_json::Value, code: Option<i32>) -> Failure {
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
     let message = text(&document["message"])
         .or_else(|| text(&document["diagnostics"][0]["message"]))

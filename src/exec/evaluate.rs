@@ -3,7 +3,6 @@
 use super::cpu::buffer::Buffer;
 use super::cpu::engine::Engine;
 use super::cpu::loss::{CrossEntropy, argmax, cross_entropy, mean_squared_error};
-use super::fault::ExecFault;
 use super::session::gather;
 use crate::data::{Prepared, SplitView};
 use crate::plan::{Loss, Plan};
@@ -11,15 +10,7 @@ use crate::record::Evaluation;
 use std::collections::BTreeMap;
 
 /// Evaluates every split but `train`, in the order of their names.
-///
-/// # Errors
-/// None today; kept for backends that can fail.
-pub fn all_splits(
-    plan: &Plan,
-    prepared: &Prepared,
-    engine: &mut Engine,
-    step: u64,
-) -> Result<Vec<Evaluation>, ExecFault> {
+pub fn all_splits(plan: &Plan, prepared: &Prepared, engine: &mut Engine, step: u64) -> Vec<Evaluation> {
     let names: Vec<String> = prepared.names().filter(|name| *name != "train").map(str::to_owned).collect();
     let mut found = Vec::new();
     for name in names {
@@ -28,7 +19,7 @@ pub fn all_splits(
             found.push(Evaluation { step, split: name, examples: split.length as u64, metrics });
         }
     }
-    Ok(found)
+    found
 }
 
 /// Runs the evaluation form over a split in order; a last batch that is not full is filled up with its first example, and

@@ -102,9 +102,7 @@ fn train_here(
     let split = training_split(prepared)?;
     let batches = batches(plan, &split)?;
     let length = length(plan, prepared)?;
-    if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = &plan.scaler {
-        engine.set_scale(*scale);
-    }
+    engine.set_scale(plan.scaler.first_scale());
     let accumulate = u64::from(plan.train.accumulate.max(1));
     let mut order = None;
     for number in 0..length.steps {
@@ -135,7 +133,7 @@ fn train_here(
         observer.event(&Event::Step(step))?;
         judge(plan, engine, number, &result, observer)?;
         if is_due(plan.evaluate.every, number + 1, &length) {
-            for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
+            for event in evaluate::all_splits(plan, prepared, engine, number + 1) {
                 observer.event(&Event::Evaluation(event))?;
             }
         }

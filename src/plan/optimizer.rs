@@ -88,3 +88,13 @@ pub enum Scaler {
         floor: f32,
     },
 }
+
+impl Scaler {
+    /// The scale of the first step; 1 where nothing is scaled.
+    pub fn first_scale(&self) -> f32 {
+        match self {
+            Self::None => 1.0,
+            Self::Static { scale } | Self::Dynamic { init: scale, .. } => *scale,
+        }
+    }
+}

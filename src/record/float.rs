@@ -7,6 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The bits that a digest takes: those of the value, and `0x7fc00000` for every NaN.
+#[inline(always)]
 pub fn canonical_bits(value: f32) -> u32 {
     if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() }
 }

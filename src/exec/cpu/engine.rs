@@ -7,7 +7,7 @@
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
 use super::fingerprint::{Keys, fingerprint};
-use super::program::{Action, BufferId, Layout, Place, Program};
+use super::program::{Action, Layout, Place, Program};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
@@ -15,6 +15,7 @@ use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::exec::clock::Stopwatch;
 use crate::exec::initialise;
 use crate::graph::{Node, Op, ValueId};
+use crate::record::float::canonical_bits;
 use std::collections::BTreeMap;
 
 /// Features and labels of one batch, row-major.
@@ -43,8 +44,22 @@ pub struct StepResult {
 struct Stage {
     step: StepGraph,
     nodes: Vec<Node>,
-    train: Program,
-    evaluation: Program,
+    train: Placed,
+    evaluation: Placed,
+}
+
+/// A program whose buffers have their places in memory.
+struct Placed {
+    program: Program,
+    /// For each buffer, where it is: found once, for a name is looked up on no step.
+    locations: Vec<Location>,
+}
+
+impl Placed {
+    /// Where a value is, in row-major order if it exists in that.
+    fn location_of(&self, value: ValueId) -> Option<Location> {
+        self.program.buffer_of(value).map(|buffer| self.locations[buffer])
+    }
 }
 
 /// All memory, by place.
@@ -144,38 +159,35 @@ impl Engine {
                 }
             }
         }
-        // Integer slots and float slots of all programs share one list by giving each program's slots their own range.
+        let (train, evaluation) = (self.place(train), self.place(evaluation));
         self.stages.push(Stage { step, nodes, train, evaluation });
-        self.reserve_slots();
     }
 
-    /// Programs run one at a time, so they share slots of equal index and kind where they can.
-    fn reserve_slots(&mut self) {
-        let Some(stage) = self.stages.last_mut() else { return };
-        for program in [&mut stage.train, &mut stage.evaluation] {
-            let mut taken = vec![false; self.memory.slots.len()];
-            let mut renumbered = Vec::new();
-            for (elements, integer) in program.slots.clone() {
-                let fits = |slot: &usize| {
-                    !taken[*slot] && matches!(self.memory.slots[*slot], Buffer::Integer(_)) == integer
-                };
-                let slot = (0..taken.len()).find(fits).unwrap_or_else(|| {
-                    self.memory.slots.push(Buffer::zeros(0, integer));
-                    self.memory.slots.len() - 1
-                });
-                taken.resize(self.memory.slots.len(), false);
-                taken[slot] = true;
-                self.memory.slots[slot].grow(elements);
-                renumbered.push(slot);
-            }
-            for buffer in &mut program.buffers {
-                if let Place::Slot(slot) = &mut buffer.place
-                    && let Some(new) = renumbered.get(*slot)
-                {
-                    *slot = *new;
-                }
-            }
+    /// Finds a place for every buffer. Programs run one at a time, so they share slots of one kind where they can.
+    fn place(&mut self, program: Program) -> Placed {
+        let mut taken = vec![false; self.memory.slots.len()];
+        let mut slots = Vec::new();
+        for &(elements, integer) in &program.slots {
+            let fits = |slot: &usize| {
+                !taken[*slot] && matches!(self.memory.slots[*slot], Buffer::Integer(_)) == integer
+            };
+            let slot = (0..taken.len()).find(fits).unwrap_or_else(|| {
+                self.memory.slots.push(Buffer::zeros(0, integer));
+                self.memory.slots.len() - 1
+            });
+            taken.resize(self.memory.slots.len(), false);
+            taken[slot] = true;
+            self.memory.slots[slot].grow(elements);
+            slots.push(slot);
         }
+        let locations = (0..program.buffers.len())
+            .map(|buffer| match &program.buffers[program.owner(buffer)].place {
+                Place::Cell(name) => Location::Cell(self.names[name]),
+                Place::Slot(slot) => Location::Slot(slots[*slot]),
+                Place::View(_) => unreachable!("an owner is no view"),
+            })
+            .collect();
+        Placed { program, locations }
     }
 
     /// First values: parameters from their streams, buffers and scale from their declarations, everything else +0.
@@ -318,8 +330,7 @@ impl Engine {
             name.content_hash(&mut hasher);
             shape.content_hash(&mut hasher);
             for value in values {
-                let bits = if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() };
-                hasher.raw(&bits.to_le_bytes());
+                hasher.raw(&canonical_bits(*value).to_le_bytes());
             }
         }
         hasher.finish()
@@ -332,10 +343,8 @@ impl Engine {
         let stage = &self.stages[0];
         let value = stage.step.evaluation_prediction;
         let elements = stage.step.values[value.index()].elements();
-        stage.evaluation.buffer_of(value).map_or_else(Vec::new, |buffer| {
-            let location = self.location(&stage.evaluation, buffer);
-            self.memory.at(location).floats(elements).to_vec()
-        })
+        let location = stage.evaluation.location_of(value);
+        location.map_or_else(Vec::new, |location| self.memory.at(location).floats(elements).to_vec())
     }
 
     /// Begins to measure where time goes, or ends and gives what was measured.
@@ -351,30 +360,21 @@ impl Engine {
     /// A training result that is kept to the end of a step, for tests and inspection.
     pub fn result(&self, stage: usize, value: ValueId) -> Option<Vec<f32>> {
         let stage = self.stages.get(stage)?;
-        let buffer = stage.train.buffer_of(value)?;
+        let location = stage.train.location_of(value)?;
         let elements = stage.step.values[value.index()].elements();
-        Some(self.memory.at(self.location(&stage.train, buffer)).floats(elements).to_vec())
+        Some(self.memory.at(location).floats(elements).to_vec())
     }
 
     fn scalar(&self, stage: usize, which: impl Fn(&StepGraph) -> ValueId) -> f32 {
         let stage = &self.stages[stage];
-        let Some(buffer) = stage.train.buffer_of(which(&stage.step)) else { return f32::NAN };
-        self.memory.at(self.location(&stage.train, buffer)).floats(1).first().copied().unwrap_or(f32::NAN)
-    }
-
-    fn location(&self, program: &Program, buffer: BufferId) -> Location {
-        match &program.buffers[program.owner(buffer)].place {
-            Place::Cell(name) => Location::Cell(self.names[name]),
-            Place::Slot(slot) => Location::Slot(*slot),
-            Place::View(_) => unreachable!("an owner is no view"),
-        }
+        let Some(location) = stage.train.location_of(which(&stage.step)) else { return f32::NAN };
+        self.memory.at(location).floats(1).first().copied().unwrap_or(f32::NAN)
     }
 
     fn load(&mut self, stage: usize, batch: &Batch, evaluation: bool) {
         let stage = &self.stages[stage];
-        let program = if evaluation { &stage.evaluation } else { &stage.train };
-        let targets = [stage.step.features, stage.step.labels]
-            .map(|value| program.buffer_of(value).map(|buffer| self.location(program, buffer)));
+        let placed = if evaluation { &stage.evaluation } else { &stage.train };
+        let targets = [stage.step.features, stage.step.labels].map(|value| placed.location_of(value));
         if let Some(location) = targets[0] {
             let target = self.memory.at_mut(location).floats_mut(batch.features.len());
             target.copy_from_slice(&batch.features);
@@ -389,34 +389,29 @@ impl Engine {
     }
 
     fn execute(&mut self, stage: usize, part: Part, position: u64) {
-        let Self { threads, isa, seed, stages, names, memory, culprit, profile, .. } = self;
+        let Self { threads, isa, seed, stages, memory, culprit, profile, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
-        let (program, nodes, range) = match part {
-            Part::Micro => (&stage.train, &stage.nodes, 0..stage.train.first_part),
-            Part::Update => {
-                (&stage.train, &stage.nodes, stage.train.first_part..stage.train.instructions.len())
-            }
-            Part::Evaluation => {
-                (&stage.evaluation, &stage.step.evaluation, 0..stage.evaluation.instructions.len())
-            }
+        let (Placed { program, locations: places }, nodes) = match part {
+            Part::Micro | Part::Update => (&stage.train, &stage.nodes),
+            Part::Evaluation => (&stage.evaluation, &stage.step.evaluation),
         };
-        let resolve = |buffer: BufferId| match &program.buffers[program.owner(buffer)].place {
-            Place::Cell(name) => Location::Cell(names[name]),
-            Place::Slot(slot) => Location::Slot(*slot),
-            Place::View(_) => unreachable!("an owner is no view"),
+        let range = match part {
+            Part::Micro => 0..program.first_part,
+            Part::Update => program.first_part..program.instructions.len(),
+            Part::Evaluation => 0..program.instructions.len(),
         };
         threads.enter(|| {
             for instruction in &program.instructions[range] {
                 let locations: Vec<Location> =
-                    instruction.outputs.iter().map(|buffer| resolve(*buffer)).collect();
+                    instruction.outputs.iter().map(|buffer| places[*buffer]).collect();
                 let mut outputs: Vec<Buffer> =
                     locations.iter().map(|location| std::mem::take(memory.at_mut(*location))).collect();
                 let inputs: Vec<Operand<'_>> = instruction
                     .inputs
                     .iter()
                     .map(|buffer| Operand {
-                        buffer: memory.at(resolve(*buffer)),
+                        buffer: memory.at(places[*buffer]),
                         elements: program.buffers[*buffer].elements,
                         value: &stage.step.values[program.buffers[*buffer].value.index()],
                     })

@@ -13,9 +13,7 @@ use std::collections::BTreeMap;
 fn engine(sample: &Sample, threads: usize, isa: Isa) -> Engine {
     let threads = Threads::new(threads).expect("threads");
     let mut engine = Engine::new(vec![sample.compile().step], 42, threads, isa);
-    if let Scaler::Static { scale } | Scaler::Dynamic { init: scale, .. } = sample.plan.scaler {
-        engine.set_scale(scale);
-    }
+    engine.set_scale(sample.plan.scaler.first_scale());
     engine
 }
 

@@ -139,8 +139,9 @@ impl Program {
             }
         }
         // The first part may run several times before the second: what the second reads, and host inputs, stay.
-        for buffer in 0..self.buffers.len() {
-            if matches!(self.buffers[buffer].place, Place::Slot(usize::MAX)) && self.is_fed_by_host(buffer) {
+        let fed_by_host = self.fed_by_host();
+        for (buffer, &fed) in fed_by_host.iter().enumerate() {
+            if matches!(self.buffers[buffer].place, Place::Slot(usize::MAX)) && fed {
                 let slot = self.new_slot(buffer);
                 self.buffers[buffer].place = Place::Slot(slot);
             }
@@ -159,7 +160,7 @@ impl Program {
                 .iter()
                 .chain(&outputs)
                 .map(|buffer| self.owner(*buffer))
-                .filter(|owner| last_use[*owner] == time && !self.is_fed_by_host(*owner))
+                .filter(|owner| last_use[*owner] == time && !fed_by_host[*owner])
                 .filter_map(|owner| match self.buffers[owner].place {
                     Place::Slot(slot) => Some(slot),
                     _ => None,
@@ -171,12 +172,13 @@ impl Program {
         }
     }
 
-    /// Features and labels are written by the host before the first instruction.
-    fn is_fed_by_host(&self, buffer: BufferId) -> bool {
-        !self
-            .instructions
-            .iter()
-            .any(|instruction| instruction.outputs.iter().any(|output| self.owner(*output) == buffer))
+    /// For each buffer, whether no instruction makes it: features and labels, which the host writes before the first one.
+    fn fed_by_host(&self) -> Vec<bool> {
+        let mut fed = vec![true; self.buffers.len()];
+        for output in self.instructions.iter().flat_map(|instruction| &instruction.outputs) {
+            fed[self.owner(*output)] = false;
+        }
+        fed
     }
 
     fn new_slot(&mut self, buffer: BufferId) -> usize {

@@ -5,6 +5,7 @@
 //! the fingerprints with SHA-256: zero padding makes a tensor and its extension by zeros alike here.
 
 use crate::arithmetic::philox::Stream;
+pub use crate::record::float::canonical_bits;
 
 /// 32-bit words of a block.
 pub const BLOCK: usize = 1024;
@@ -28,12 +29,6 @@ impl Default for Keys {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// A value's bits, all NaN being one.
-#[inline(always)]
-pub fn canonical_bits(value: f32) -> u32 {
-    if value.is_nan() { 0x7fc0_0000 } else { value.to_bits() }
 }
 
 /// Appends, for each block of 1024 values (the last padded with zero words) and each key k, as 8 little-endian bytes,

@@ -29,7 +29,7 @@ struct Convolution {
 impl Builder {
     /// Adds a layer; what does not depend on its input is checked even when that is unknown.
     pub(super) fn layer(&mut self, layer: &Layer, x: Option<ValueId>) -> Option<ValueId> {
-        let place = Place::of(layer, kind_name(&layer.kind));
+        let place = Place::of(layer, layer.kind.name());
         if owns_something(&layer.kind) {
             self.claim(place);
         }
@@ -246,27 +246,6 @@ impl Builder {
         };
         let shape = self.checked(place, Some(x), result)?;
         self.result(place, op, vec![x], shape)
-    }
-}
-
-fn kind_name(kind: &LayerKind) -> &'static str {
-    match kind {
-        LayerKind::Linear { .. } => "linear",
-        LayerKind::Conv2d { .. } => "conv2d",
-        LayerKind::MaxPool2d { .. } => "max-pool2d",
-        LayerKind::AveragePool2d { .. } => "average-pool2d",
-        LayerKind::BatchNorm { .. } => "batch-norm",
-        LayerKind::LayerNorm { .. } => "layer-norm",
-        LayerKind::Relu => "relu",
-        LayerKind::Gelu { .. } => "gelu",
-        LayerKind::Silu => "silu",
-        LayerKind::Tanh => "tanh",
-        LayerKind::Sigmoid => "sigmoid",
-        LayerKind::Softmax { .. } => "softmax",
-        LayerKind::Dropout { .. } => "dropout",
-        LayerKind::Flatten { .. } => "flatten",
-        LayerKind::Reshape { .. } => "reshape",
-        LayerKind::Transpose { .. } => "transpose",
     }
 }
 

@@ -1,6 +1,6 @@
 //! AVX2 registers: 8 floats; tiles of 6 rows by 2 registers (12 chains, 2 factors and 1 spread value fill the 16 registers).
 
-use super::tile::{Kernels, Tile, copy_with, run, transpose_with};
+use super::tile::{Kernels, compile};
 use super::vector::{Transpose, Vector};
 use std::arch::x86_64::*;
 
@@ -99,43 +99,7 @@ impl Transpose for Lanes8 {
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-    // SAFETY: the caller has the features, and its tile is valid.
-    unsafe { run::<Lanes8, ROWS, VECTORS, false>(tile) }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn each<const ROWS: usize>(tile: &Tile) {
-    // SAFETY: the caller has the features, and its tile is valid.
-    unsafe { run::<Lanes8, ROWS, 1, true>(tile) }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn copy(
-    source: *const f32,
-    source_step: usize,
-    target: *mut f32,
-    target_step: usize,
-    rows: usize,
-    columns: usize,
-) {
-    // SAFETY: the caller has the features and vouches for the memory.
-    unsafe { copy_with::<Lanes8>(source, source_step, target, target_step, rows, columns) }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn transpose(
-    source: *const f32,
-    source_step: usize,
-    target: *mut f32,
-    target_step: usize,
-    rows: usize,
-    columns: usize,
-) {
-    // SAFETY: the caller has the features and vouches for the memory.
-    unsafe { transpose_with::<Lanes8>(source, source_step, target, target_step, rows, columns) }
-}
+compile!(Lanes8, "avx2,fma,f16c");
 
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {

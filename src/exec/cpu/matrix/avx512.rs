@@ -1,6 +1,6 @@
 //! AVX-512 registers: 16 floats; tiles of 12 rows by 2 registers (24 chains hide the latency of 4 cycles on 2 ports).
 
-use super::tile::{Kernels, Tile, copy_with, run, transpose_with};
+use super::tile::{Kernels, compile};
 use super::vector::{Transpose, Vector};
 use std::arch::x86_64::*;
 
@@ -100,43 +100,7 @@ impl Transpose for Lanes16 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-    // SAFETY: the caller has the features, and its tile is valid.
-    unsafe { run::<Lanes16, ROWS, VECTORS, false>(tile) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn each<const ROWS: usize>(tile: &Tile) {
-    // SAFETY: the caller has the features, and its tile is valid.
-    unsafe { run::<Lanes16, ROWS, 1, true>(tile) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn copy(
-    source: *const f32,
-    source_step: usize,
-    target: *mut f32,
-    target_step: usize,
-    rows: usize,
-    columns: usize,
-) {
-    // SAFETY: the caller has the features and vouches for the memory.
-    unsafe { copy_with::<Lanes16>(source, source_step, target, target_step, rows, columns) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn transpose(
-    source: *const f32,
-    source_step: usize,
-    target: *mut f32,
-    target_step: usize,
-    rows: usize,
-    columns: usize,
-) {
-    // SAFETY: the caller has the features and vouches for the memory.
-    unsafe { transpose_with::<Lanes16>(source, source_step, target, target_step, rows, columns) }
-}
+compile!(Lanes16, "avx512f,avx512bw,avx512dq,avx512vl");
 
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {

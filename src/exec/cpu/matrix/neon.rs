@@ -1,6 +1,6 @@
 //! NEON registers: 4 floats; tiles of 6 rows by 4 registers (24 chains of 32 registers).
 
-use super::tile::{Kernels, Tile, copy_with, run, transpose_with};
+use super::tile::{Kernels, compile};
 use super::vector::{Transpose, Vector};
 use std::arch::aarch64::*;
 
@@ -95,39 +95,7 @@ impl Transpose for Lanes4 {
     }
 }
 
-unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
-    // SAFETY: the caller's tile is valid.
-    unsafe { run::<Lanes4, ROWS, VECTORS, false>(tile) }
-}
-
-unsafe fn each<const ROWS: usize>(tile: &Tile) {
-    // SAFETY: the caller's tile is valid.
-    unsafe { run::<Lanes4, ROWS, 1, true>(tile) }
-}
-
-unsafe fn copy(
-    source: *const f32,
-    source_step: usize,
-    target: *mut f32,
-    target_step: usize,
-    rows: usize,
-    columns: usize,
-) {
-    // SAFETY: the caller vouches for the memory.
-    unsafe { copy_with::<Lanes4>(source, source_step, target, target_step, rows, columns) }
-}
-
-unsafe fn transpose(
-    source: *const f32,
-    source_step: usize,
-    target: *mut f32,
-    target_step: usize,
-    rows: usize,
-    columns: usize,
-) {
-    // SAFETY: the caller vouches for the memory.
-    unsafe { transpose_with::<Lanes4>(source, source_step, target, target_step, rows, columns) }
-}
+compile!(Lanes4);
 
 /// The kernels.
 pub static KERNELS: Kernels = Kernels {

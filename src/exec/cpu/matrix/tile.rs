@@ -304,3 +304,49 @@ pub unsafe fn transpose_with<V: Transpose>(
         }
     }
 }
+
+/// Makes the functions of a [`Kernels`] from one kind of register, compiled with the target features named.
+macro_rules! compile {
+    ($lanes:ty $(, $features:literal)?) => {
+        use super::tile::{Tile, copy_with, run, transpose_with};
+
+        $(#[target_feature(enable = $features)])?
+        unsafe fn tile<const ROWS: usize, const VECTORS: usize>(tile: &Tile) {
+            // SAFETY: the caller has the features, and its tile is valid.
+            unsafe { run::<$lanes, ROWS, VECTORS, false>(tile) }
+        }
+
+        $(#[target_feature(enable = $features)])?
+        unsafe fn each<const ROWS: usize>(tile: &Tile) {
+            // SAFETY: the caller has the features, and its tile is valid.
+            unsafe { run::<$lanes, ROWS, 1, true>(tile) }
+        }
+
+        $(#[target_feature(enable = $features)])?
+        unsafe fn copy(
+            source: *const f32,
+            source_step: usize,
+            target: *mut f32,
+            target_step: usize,
+            rows: usize,
+            columns: usize,
+        ) {
+            // SAFETY: the caller has the features and vouches for the memory.
+            unsafe { copy_with::<$lanes>(source, source_step, target, target_step, rows, columns) }
+        }
+
+        $(#[target_feature(enable = $features)])?
+        unsafe fn transpose(
+            source: *const f32,
+            source_step: usize,
+            target: *mut f32,
+            target_step: usize,
+            rows: usize,
+            columns: usize,
+        ) {
+            // SAFETY: the caller has the features and vouches for the memory.
+            unsafe { transpose_with::<$lanes>(source, source_step, target, target_step, rows, columns) }
+        }
+    };
+}
+pub(super) use compile;
