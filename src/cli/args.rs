@@ -303,7 +303,7 @@ pub struct StoreArguments {
 pub enum StoreCommand {
     /// List what is there
     Ls(StorePlace),
-    /// Recompute every digest
+    /// Recompute the digests of blobs and prepared data (not of runs)
     Verify(StorePlace),
     /// Remove prepared data and leftovers, which are made again when needed; runs stay
     Gc {
