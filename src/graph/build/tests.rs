@@ -247,3 +247,19 @@ fn labels_may_stand_at_each_position() {
     let found = build(&plan(vec![linear("h", 3)]), 4, &[5, 6].into(), labels(7)).expect_err("seven labels");
     assert!(found[0].message.contains("[batch, positions, classes]"), "{}", found[0].message);
 }
+
+#[test]
+fn a_saved_value_meets_a_later_one() {
+    let save = Block::Save { name: ":input".to_owned(), span: samples::span(4) };
+    let recall = Block::Recall { name: ":input".to_owned(), span: samples::span(5) };
+    let joined =
+        samples::parallel("join", Combine::Concatenate { axis: 1 }, vec![Vec::new(), vec![recall.clone()]]);
+    let body = vec![save, samples::linear("a", 5), joined, samples::linear("head", 3)];
+    let labels = classes(3);
+    let graph = build(&samples::plan(body), 4, &[6].into(), labels.clone()).expect("sound");
+    let join = graph.nodes.iter().find(|node| node.layer == "join").expect("the meeting");
+    assert_eq!(join.inputs[1], graph.features);
+    assert_eq!(graph.value(join.outputs[0]).shape, [4, 11]);
+    let early = build(&samples::plan(vec![recall, samples::linear("head", 3)]), 4, &[6].into(), labels);
+    assert!(early.expect_err("not saved yet")[0].message.contains("recalled before"));
+}
