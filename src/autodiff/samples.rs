@@ -108,6 +108,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
             name: "std:environments/cpu".to_owned(),
             target: "cpu".to_owned(),
             pins: BTreeMap::new(),
+            device: None,
         },
         data: data(),
         model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body },
@@ -118,6 +119,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
         schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
         train: Train { epochs: Some(1), steps: None, clip_norm: Some(1.0), accumulate: 1, shards: 1 },
         evaluate: Evaluate { every: Every::Epoch, metrics: vec!["accuracy".to_owned()] },
+        allow: Vec::new(),
         modules: Vec::new(),
         origins: BTreeMap::new(),
     }

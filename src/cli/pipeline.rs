@@ -5,6 +5,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::ui::Ui;
 use crate::arithmetic::Isa;
+use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
 use crate::data::{self, DataFault, LabelView, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap};
@@ -14,6 +15,7 @@ use crate::exec::fault::ExecFault;
 use crate::exec::session;
 use crate::graph::memory::training_arena;
 use crate::graph::{LabelKind, Role};
+use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
 use crate::probe::Environment;
@@ -62,7 +64,7 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
     let Ok(store) = Store::open_read_only(&folder_of(manifest).join(".amp")) else { return Ok(resolved) };
     match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
-            Ok(compiled) => resolved.warnings.extend(compiled.warnings),
+            Ok(compiled) => advise(&mut resolved, &prepared, &compiled),
             Err(failure) => return Err(failure.with(resolved.sources)),
         },
         Err(faults) if faults.iter().all(|fault| matches!(fault.code.0, 720 | 721)) => {
@@ -159,7 +161,7 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
-    resolved.warnings.extend(compiled.warnings.iter().cloned());
+    advise(&mut resolved, &prepared, &compiled);
     if !resolved.warnings.is_empty() && !ui.quiet && !ui.json {
         ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
     }
@@ -168,6 +170,26 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
     let existing = read_lock(&lock_path)?;
     Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
+}
+
+/// Adds the warnings of the compiler and the advice of the lints, less what the manifest allows.
+fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
+    let mut warnings = std::mem::take(&mut resolved.warnings);
+    warnings.extend(compiled.warnings.iter().cloned());
+    let again = |batch: usize, low: Option<Format>| {
+        let mut plan = resolved.plan.clone();
+        if let Some(low) = low {
+            plan.precision = resolve::library_policy(low)?;
+        }
+        compile(&plan, prepared, batch).ok()
+    };
+    warnings.extend(lint::lint(&lint::Subject {
+        plan: &resolved.plan,
+        compiled,
+        steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        compile: &again,
+    }));
+    resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
 }
 
 enum CompileFailure {

@@ -4,6 +4,7 @@
 //! number is never used again for another fault, and `amp explain` has a page for it.
 
 mod code;
+pub mod number;
 mod render;
 mod source_map;
 mod suggest;

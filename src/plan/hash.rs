@@ -82,6 +82,13 @@ impl ContentHash for Environment {
         self.target.content_hash(hasher);
         let pins: Vec<(&String, &String)> = self.pins.iter().collect();
         pins.content_hash(hasher);
+        // Absent from digests of environments that name none, which were made before devices were known.
+        if let Some(device) = &self.device {
+            hasher.tag("device");
+            device.name.content_hash(hasher);
+            device.memory_bytes.content_hash(hasher);
+            (device.capability.0, device.capability.1).content_hash(hasher);
+        }
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn manifest(
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
+    let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
     let plan = Plan {
         edition,
@@ -65,6 +66,7 @@ pub(super) fn manifest(
         schedule,
         train,
         evaluate,
+        allow,
         modules: modules.uses(),
         origins,
     };
@@ -164,18 +166,26 @@ impl<'a> Lowering<'a, '_> {
 
     fn environment(&mut self) -> Environment {
         let Some(primitive) = self.primitive(ModuleKind::Environment, "std:environments/cpu") else {
-            return Environment { name: String::new(), target: String::new(), pins: BTreeMap::new() };
+            return Environment {
+                name: String::new(),
+                target: String::new(),
+                pins: BTreeMap::new(),
+                device: None,
+            };
         };
         let mut pins = BTreeMap::new();
         let mut target = String::new();
+        let mut device = None;
         if let Some(fields) = primitive::fields(ModuleKind::Environment, &primitive.node, self.sink) {
             target = fields.text("target").to_owned();
             self.pins(&fields, &mut pins);
+            device = fields.child("device").map(primitive::device);
         }
+        self.origin("environment", self.node("environment").and_then(|fields| fields.span("module")));
         if let Some(fields) = self.node("environment") {
             self.pins(fields, &mut pins);
         }
-        Environment { name: primitive.module, target, pins }
+        Environment { name: primitive.module, target, pins, device }
     }
 
     fn pins(&mut self, fields: &Fields<'_>, pins: &mut BTreeMap<String, String>) {

@@ -82,6 +82,10 @@ pub(crate) fn table() -> &'static [NodeRule] {
                     Rule::integer("shards", 1, i64::from(u16::MAX), "Pieces that a batch is cut into.")
                         .or("1"),
                 ),
+            NodeRule::new("allow", "turns a warning off")
+                .many()
+                .argument(Rule::text("code", "The warning's code, such as `AMP0410`."))
+                .property(Rule::text("reason", "Why it does not matter here.")),
             NodeRule::new("evaluate", "when and what to evaluate")
                 .property(Rule::choice("every", &["epoch", "end"], "How often.").optional())
                 .property(

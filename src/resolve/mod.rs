@@ -4,6 +4,7 @@
 //! modules, `expression` computes, `expand` turns bodies into layers. All independent faults are reported at once; a plan
 //! comes back only when there was no error. Nothing here touches the disk but through [`World`].
 
+mod allow;
 mod check;
 mod cross;
 mod data;
@@ -23,8 +24,9 @@ pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
 pub use rule::{Kind, Presence, Range, Rule};
 
+use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
-use crate::plan::Plan;
+use crate::plan::{Plan, Policy};
 use crate::world::{Memory, World};
 use crate::{stdlib, syntax};
 use camino::Utf8Path;
@@ -94,6 +96,23 @@ fn shorten(diagnostics: &mut Vec<Diagnostic>) {
         let help = last.help.take().map_or(String::new(), |help| format!("{help}\n"));
         last.help = Some(format!("{help}{more} more faults are not shown"));
     }
+}
+
+/// The policy `amp-fp16`, `amp-bf16` or `fp32` of the library, by its low format.
+pub fn library_policy(low: Format) -> Option<Policy> {
+    let name = match low {
+        Format::F16 => "std:precision/amp-fp16",
+        Format::Bf16 => "std:precision/amp-bf16",
+        Format::F32 => "std:precision/fp32",
+    };
+    let (world, mut sources, mut sink) = (Memory::default(), SourceMap::default(), Sink::default());
+    let span = Span { file: FileId(0), start: 0, end: 0 };
+    let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
+    let module = modules.load(name, ModuleKind::Precision, None, span, &mut sink)?;
+    let frame = expand::Frame::new(module, module::Scope::new(), None);
+    let node = expand::Expander::new(&mut modules, &mut sink).primitive(&frame)?;
+    let fields = primitives::fields(ModuleKind::Precision, &node, &mut sink)?;
+    Some(primitives::policy(name, &fields, &mut sink))
 }
 
 /// A library module as its documentation shows it.

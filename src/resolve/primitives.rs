@@ -6,7 +6,7 @@ use super::module::ModuleKind;
 use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Sink, codes};
-use crate::plan::{Class, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
+use crate::plan::{Class, Device, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
 use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
@@ -98,7 +98,28 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
         ModuleKind::Environment => vec![
             NodeRule::new("target", "where a run may run")
                 .argument(Rule::choice("target", &["cpu", "cuda"], "The kind of device."))
-                .child(pin_rule()),
+                .child(pin_rule())
+                .child(
+                    NodeRule::new("device", "the device that the run is meant for")
+                        .argument(Rule::text("name", "As its maker calls it."))
+                        .property(
+                            Rule::real64("memory-gib", "Memory that a run can have, in GiB.")
+                                .above(0.0)
+                                .below(1e6),
+                        )
+                        .property(Rule::integer(
+                            "capability-major",
+                            1,
+                            99,
+                            "CUDA compute capability, before the point.",
+                        ))
+                        .property(Rule::integer(
+                            "capability-minor",
+                            0,
+                            9,
+                            "CUDA compute capability, after the point.",
+                        )),
+                ),
         ],
     }
 }
@@ -109,6 +130,15 @@ pub(crate) fn pin_rule() -> NodeRule {
         .many()
         .argument(Rule::text("name", "What is pinned."))
         .argument(Rule::text("version", "Its version."))
+}
+
+/// The device that a node says.
+pub(super) fn device(fields: &Fields<'_>) -> Device {
+    Device {
+        name: fields.text("name").to_owned(),
+        memory_bytes: (fields.f64("memory-gib") * 1_073_741_824.0) as u64,
+        capability: (fields.whole("capability-major"), fields.whole("capability-minor")),
+    }
 }
 
 /// Checks a primitive; its values, or `None` when its name is not known.
