@@ -67,7 +67,7 @@ fn check_children<'tree>(
     fields: &mut Fields<'tree>,
     sink: &mut Sink,
 ) {
-    if rule.children.is_empty() {
+    if rule.children.is_empty() && !rule.open_block {
         if let Some(first) = node.children.as_ref().and_then(|children| children.first()) {
             sink.push(
                 Diagnostic::error(codes::NO_BLOCK, format!("`{path}` takes no block"))
@@ -78,12 +78,16 @@ fn check_children<'tree>(
         }
         return;
     }
-    fields.children = check_nodes(node.nodes(), &rule.children, Some(path), Some(node.span), sink);
+    let is_known = |child: &&Node| rule.children.iter().any(|rule| rule.name == child.name.text);
+    let (known, open): (Vec<&Node>, Vec<&Node>) =
+        node.nodes().iter().partition(|child| !rule.open_block || is_known(child));
+    fields.open_nodes = open;
+    fields.children = check_nodes(known, &rule.children, Some(path), Some(node.span), sink);
 }
 
 /// Checks the nodes of a block or of a whole text against those that may stand there.
 pub(crate) fn check_nodes<'tree>(
-    nodes: &'tree [Node],
+    nodes: impl IntoIterator<Item = &'tree Node>,
     rules: &[NodeRule],
     path: Option<&str>,
     parent: Option<Span>,
@@ -240,9 +244,11 @@ pub(crate) fn lower(doc: &str) -> String {
 fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
     let Some((name, span)) = annotation else { return };
     let diagnostic = match name {
-        "expr" => Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
-            .at(span, "only the body of a module can compute")
-            .help("write the value itself"),
+        "expr" | "text" => {
+            Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
+                .at(span, "only the body of a module can compute")
+                .help("write the value itself")
+        }
         _ => Diagnostic::error(
             codes::ANNOTATION,
             format!("the type annotation `({})` is not known", clip(name)),
@@ -251,6 +257,24 @@ fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
         .help("delete it; the type of every value is declared already"),
     };
     sink.push(diagnostic);
+}
+
+/// The value of a parameter that is a list or a shape: the arguments of a node. Faulty after a report.
+pub(crate) fn check_list(rule: &Rule, node: &Node, path: &str, sink: &mut Sink) -> Value {
+    let Some(item) = rule.item() else { return Value::Faulty };
+    let item = Rule { name: "item".into(), ..item };
+    let before = sink.diagnostics.len();
+    let fields = check(node, &NodeRule::new("list", "a list").rest(item), path, sink);
+    let value = Value::List(fields.rest.iter().map(|argument| argument.value.clone()).collect());
+    let faulty = sink.diagnostics.len() > before || fields.rest.len() < node.arguments.len();
+    let fault = if faulty { None } else { length_fault(rule, node.arguments.len(), path) };
+    if let Some(fault) = fault {
+        let diagnostic = Diagnostic::error(fault.code, fault.message).at(node.span, fault.label);
+        let declared = rule.span.into_iter();
+        sink.push(declared.fold(diagnostic, |diagnostic, span| diagnostic.at(span, &fault.declared)));
+        return Value::Faulty;
+    }
+    if faulty { Value::Faulty } else { value }
 }
 
 /// Checks one value; true when it is of the declared type and in its range.
@@ -316,7 +340,13 @@ fn fault_of(rule: &Rule, value: &Value, path: &str, written: &dyn Fn(&str) -> St
             }
         }
         (Kind::Flag, Value::Flag(_)) => None,
-        (Kind::Text, Value::Text(text)) => choice_fault(rule, text, path, written),
+        (Kind::Text | Kind::Saved, Value::Text(text)) => choice_fault(rule, text, path, written),
+        (Kind::Shape | Kind::List(_), Value::List(items)) => {
+            let item = rule.item()?;
+            let fault =
+                items.iter().find_map(|value| fault_of(&item, value, &format!("{path}.item"), written));
+            fault.or_else(|| length_fault(rule, items.len(), path))
+        }
         _ => Some(ValueFault {
             code: codes::WRONG_TYPE,
             message: format!("`{path}` is {}, and {} is expected", value.describe(), rule.kind.describe()),
@@ -325,6 +355,21 @@ fn fault_of(rule: &Rule, value: &Value, path: &str, written: &dyn Fn(&str) -> St
             help: type_help(rule, value, written),
         }),
     }
+}
+
+/// The fault of a list with too few or too many items.
+fn length_fault(rule: &Rule, length: usize, path: &str) -> Option<ValueFault> {
+    if rule.length.holds(length as f64) {
+        return None;
+    }
+    let (items, range) = (if length == 1 { "item" } else { "items" }, &rule.length);
+    Some(ValueFault {
+        code: codes::OUT_OF_RANGE,
+        message: format!("`{path}` has {length} {items}, and {range} are expected"),
+        label: format!("{length} {items}"),
+        declared: format!("declared with {range} items"),
+        help: None,
+    })
 }
 
 fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Option<String> {
@@ -344,6 +389,9 @@ fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Op
         }
         (Kind::Text, Value::Number(number)) => {
             Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme)))))
+        }
+        (Kind::Shape | Kind::List(_), _) => {
+            Some(format!("write it as a node in the block: `{{ {} … }}`", rule.name))
         }
         (_, Value::Null) => Some("delete it to get the default, or write a value".to_owned()),
         _ => None,

@@ -25,7 +25,7 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
-            module("model", "the model").once(),
+            module("model", "the model").once().open_block(),
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
