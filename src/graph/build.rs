@@ -7,6 +7,7 @@
 
 mod layer;
 mod loss;
+mod sequence;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
@@ -171,6 +172,7 @@ impl Builder {
                 Block::Parallel { path, combine, chains, span } => {
                     let kind = match combine {
                         Combine::Add => "add",
+                        Combine::Subtract => "subtract",
                         Combine::Multiply => "multiply",
                         Combine::Concatenate { .. } => "concatenate",
                     };
@@ -200,11 +202,14 @@ impl Builder {
         let results: Vec<Option<ValueId>> = chains.iter().map(|chain| self.blocks(chain, x)).collect();
         let known: Vec<ValueId> = results.iter().flatten().copied().collect();
         let first = *known.first()?;
-        let combined = if let Combine::Concatenate { axis } = combine {
-            self.concatenate(place, &known, axis)
-        } else {
-            let op = if combine == Combine::Add { Op::Add } else { Op::Multiply };
+        let mut pairwise = |op: &Op| {
             known[1..].iter().try_fold(first, |left, right| self.elementwise(place, op.clone(), left, *right))
+        };
+        let combined = match combine {
+            Combine::Concatenate { axis } => self.concatenate(place, &known, axis),
+            Combine::Add => pairwise(&Op::Add),
+            Combine::Subtract => pairwise(&Op::Subtract),
+            Combine::Multiply => pairwise(&Op::Multiply),
         };
         // After a fault in a chain or in the meeting the first chain's result is the best guess.
         Some(combined.unwrap_or(first))
@@ -314,7 +319,8 @@ impl Builder {
         self.checked(place, None, size)?;
         let name = self.names.take(format!("{}.{name}", place.path));
         let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
-        self.graph.parameters.push(Parameter { value, initialiser, fan_in: fans.0, fan_out: fans.1 });
+        let (fan_in, fan_out) = fans;
+        self.graph.parameters.push(Parameter { value, initialiser, zero_row: None, fan_in, fan_out });
         Some(value)
     }
 

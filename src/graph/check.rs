@@ -347,12 +347,23 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         Op::BatchNormInference { .. } => phase == Phase::Evaluation,
         Op::Linear { .. }
         | Op::Conv2d { .. }
+        | Op::Embedding { .. }
+        | Op::Gather
+        | Op::RotaryPosition { .. }
+        | Op::Upsample2d { .. }
         | Op::MaxPool2d { .. }
         | Op::AveragePool2d { .. }
         | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
         | Op::Unary(_)
         | Op::Add
+        | Op::Subtract
         | Op::Multiply
+        | Op::Scale { .. }
+        | Op::Expand
+        | Op::Slice { .. }
+        | Op::Mean { .. }
         | Op::Reshape
         | Op::Transpose { .. }
         | Op::Concatenate { .. }
@@ -365,13 +376,19 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::BiasBackward { .. }
         | Op::Conv2dBackwardInput { .. }
         | Op::Conv2dBackwardWeight { .. }
+        | Op::EmbeddingBackward { .. }
+        | Op::GatherBackward
+        | Op::Upsample2dBackward { .. }
         | Op::MaxPool2dBackward { .. }
         | Op::AveragePool2dBackward { .. }
         | Op::BatchNormBackward
         | Op::LayerNormBackward
+        | Op::RmsNormBackward
+        | Op::GroupNormBackward { .. }
         | Op::UnaryBackward(_)
         | Op::SumTo
-        | Op::Slice { .. }
+        | Op::SliceBackward { .. }
+        | Op::MeanBackward { .. }
         | Op::SoftmaxBackward { .. }
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredErrorBackward
