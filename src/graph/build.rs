@@ -84,8 +84,8 @@ pub fn build_for(
 
 fn holds_a_layer(blocks: &[Block]) -> bool {
     blocks.iter().any(|block| match block {
-        Block::Layer(_) => true,
-        Block::Parallel { chains, .. } => chains.iter().any(|chain| holds_a_layer(chain)),
+        Block::Layer(_) | Block::Apply { .. } => true,
+        _ => block.chains().into_iter().any(holds_a_layer),
     })
 }
 
@@ -103,6 +103,8 @@ struct Builder {
     names: Names,
     /// The place of each layer path that names parameters or random numbers.
     owners: BTreeMap<String, Span>,
+    /// The values of `save`; `None` for one that is unknown after a fault.
+    saved: BTreeMap<String, Option<ValueId>>,
     sink: Sink,
     purpose: Purpose,
 }
@@ -130,7 +132,14 @@ impl Builder {
             prediction: ValueId(0),
             loss: ValueId(0),
         };
-        Self { graph, names, owners: BTreeMap::new(), sink: Sink::default(), purpose: Purpose::Training }
+        Self {
+            graph,
+            names,
+            owners: BTreeMap::new(),
+            saved: BTreeMap::new(),
+            sink: Sink::default(),
+            purpose: Purpose::Training,
+        }
     }
 
     fn input_faults(&mut self, batch: usize, feature_shape: &[usize]) {
@@ -169,6 +178,20 @@ impl Builder {
         for block in blocks {
             x = match block {
                 Block::Layer(layer) => self.layer(layer, x),
+                Block::Apply { layer, operands } => {
+                    let results: Vec<(&str, Option<ValueId>)> = operands
+                        .iter()
+                        .map(|operand| (operand.name.as_str(), self.blocks(&operand.chain, x)))
+                        .collect();
+                    // With an operand unknown after a fault, nothing can be said of the layer.
+                    let known = results.iter().map(|(name, value)| value.map(|value| (*name, value)));
+                    known.collect::<Option<Vec<_>>>().and_then(|operands| self.apply(layer, &operands))
+                }
+                Block::Save { name, .. } => {
+                    self.saved.insert(name.clone(), x);
+                    x
+                }
+                Block::Recall { name, span } => self.recall(name, *span),
                 Block::Parallel { path, combine, chains, span } => {
                     let kind = match combine {
                         Combine::Add => "add",
@@ -213,6 +236,16 @@ impl Builder {
         };
         // After a fault in a chain or in the meeting the first chain's result is the best guess.
         Some(combined.unwrap_or(first))
+    }
+
+    /// The value of a name. The resolver knows every name, so a fault here is one of a plan made by hand.
+    fn recall(&mut self, name: &str, span: Span) -> Option<ValueId> {
+        let Some(value) = self.saved.get(name) else {
+            let message = format!("the value `{name}` is recalled before it is saved");
+            self.sink.push(Diagnostic::error(codes::SHAPE, message).at(span, "not known here"));
+            return None;
+        };
+        *value
     }
 
     fn concatenate(&mut self, place: Place, operands: &[ValueId], axis: usize) -> Option<ValueId> {

@@ -82,13 +82,13 @@ fn any_blocks() -> impl Strategy<Value = Vec<Block>> {
 fn number(blocks: &mut [Block], prefix: &str) {
     for (index, block) in blocks.iter_mut().enumerate() {
         match block {
-            Block::Layer(layer) => layer.path = format!("{prefix}{index}"),
-            Block::Parallel { path, chains, .. } => {
-                *path = format!("{prefix}{index}");
-                for (chain, blocks) in chains.iter_mut().enumerate() {
-                    number(blocks, &format!("{prefix}{index}.{chain}."));
-                }
-            }
+            Block::Layer(Layer { path, .. })
+            | Block::Apply { layer: Layer { path, .. }, .. }
+            | Block::Parallel { path, .. } => *path = format!("{prefix}{index}"),
+            Block::Save { .. } | Block::Recall { .. } => {}
+        }
+        for (chain, blocks) in block.chains_mut().into_iter().enumerate() {
+            number(blocks, &format!("{prefix}{index}.{chain}."));
         }
     }
 }

@@ -107,11 +107,10 @@ fn every_parameter_gradient_is_the_slope_of_the_loss() {
 /// Sets dropout to nothing, everywhere.
 fn without_dropout(blocks: &mut [Block]) {
     for block in blocks {
-        match block {
-            Block::Layer(Layer { kind: LayerKind::Dropout { p }, .. }) => *p = 0.0,
-            Block::Layer(_) => {}
-            Block::Parallel { chains, .. } => chains.iter_mut().for_each(|chain| without_dropout(chain)),
+        if let Block::Layer(Layer { kind: LayerKind::Dropout { p }, .. }) = block {
+            *p = 0.0;
         }
+        block.chains_mut().into_iter().for_each(|chain| without_dropout(chain));
     }
 }
 

@@ -92,6 +92,15 @@ impl Builder {
         }
     }
 
+    /// Adds a layer of several operands; each has its name in the layer's table.
+    pub(super) fn apply(&mut self, layer: &Layer, operands: &[(&str, ValueId)]) -> Option<ValueId> {
+        let place = Place::of(layer, layer.kind.name());
+        let first = operands.first().map(|(_, value)| *value);
+        let fault = Fault::new(codes::SHAPE, "this layer takes one operand alone");
+        self.fault(place, first, fault);
+        None
+    }
+
     fn linear(
         &mut self,
         place: Place,

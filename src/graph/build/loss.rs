@@ -121,8 +121,5 @@ fn span_of(plan: &Plan) -> Span {
 }
 
 fn last_span(blocks: &[Block]) -> Option<Span> {
-    blocks.last().map(|block| match block {
-        Block::Layer(layer) => layer.span,
-        Block::Parallel { span, .. } => *span,
-    })
+    blocks.last().map(Block::span)
 }

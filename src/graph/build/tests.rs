@@ -214,3 +214,19 @@ fn an_unknown_input_adds_no_nodes() {
     assert_eq!(builder.blocks(&[linear("a", 3)], None), None);
     assert!(builder.graph.nodes.is_empty() && builder.sink.diagnostics.is_empty());
 }
+
+#[test]
+fn a_saved_value_meets_a_later_one() {
+    let save = Block::Save { name: ":input".to_owned(), span: samples::span(4) };
+    let recall = Block::Recall { name: ":input".to_owned(), span: samples::span(5) };
+    let joined =
+        samples::parallel("join", Combine::Concatenate { axis: 1 }, vec![Vec::new(), vec![recall.clone()]]);
+    let body = vec![save, samples::linear("a", 5), joined, samples::linear("head", 3)];
+    let labels = LabelKind::ClassIndex { classes: Some(3) };
+    let graph = build(&samples::plan(body), 4, &[6], labels.clone()).expect("sound");
+    let join = graph.nodes.iter().find(|node| node.layer == "join").expect("the meeting");
+    assert_eq!(join.inputs[1], graph.features);
+    assert_eq!(graph.value(join.outputs[0]).shape, [4, 11]);
+    let early = build(&samples::plan(vec![recall, samples::linear("head", 3)]), 4, &[6], labels);
+    assert!(early.expect_err("not saved yet")[0].message.contains("recalled before"));
+}
