@@ -131,7 +131,6 @@ catalogue! {
     GRAPH_ONE_VALUE = 314, "batch normalisation sees one value a channel";
     GRAPH_POOL_PADDING = 315, "a pooling window can lie in the border alone";
     GRAPH_NUMBER = 316, "a number is out of its range";
-    GRAPH_INDICES = 320, "a layer is given indices for numbers, or numbers for indices";
     PRECISION_UNMATCHED = 401, "a precision rule matches nothing";
     PRECISION_UNKNOWN_KIND = 402, "a precision policy names an op that does not exist";
     PRECISION_LOSS_RULE = 403, "a precision rule does not apply to the loss";

@@ -32,7 +32,5 @@ pub const UNTRAINABLE: Code = codes::GRAPH_UNTRAINABLE;
 pub const ONE_VALUE: Code = codes::GRAPH_ONE_VALUE;
 /// A pooling window can lie in the border alone.
 pub const POOL_PADDING: Code = codes::GRAPH_POOL_PADDING;
-/// A layer wants indices and is given numbers, or the other way round.
-pub const INDICES: Code = codes::GRAPH_INDICES;
 /// A number is out of its range.
 pub const NUMBER: Code = codes::GRAPH_NUMBER;

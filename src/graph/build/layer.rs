@@ -37,9 +37,6 @@ impl Builder {
             self.fault(place, x, fault);
         }
         let x = x?;
-        if !self.takes_type(place, x, &layer.kind) {
-            return None;
-        }
         match layer.kind {
             LayerKind::Linear { out, bias, weight_init, bias_init } => {
                 self.linear(place, x, out, weight_init, bias.then_some(bias_init))

@@ -6,27 +6,9 @@
 use super::super::infer::{self, Fault};
 use super::super::{DType, Op, ValueId, codes};
 use super::{Builder, Place};
-use crate::plan::{Initialiser, LayerKind};
+use crate::plan::Initialiser;
 
 impl Builder {
-    /// Whether the layer can compute with the type of its input; AMP0320 otherwise.
-    pub(super) fn takes_type(&mut self, place: Place, x: ValueId, kind: &LayerKind) -> bool {
-        let wants_indices = matches!(kind, LayerKind::Embedding { .. });
-        let is_index = self.graph.value(x).dtype == DType::I32;
-        if wants_indices == is_index {
-            return true;
-        }
-        let fault = if is_index {
-            Fault::new(codes::INDICES, "computes with numbers, and its input holds indices")
-                .help("put an `embedding` before it")
-        } else {
-            Fault::new(codes::INDICES, "wants indices, and its input holds numbers")
-                .help("feed it tokens, or use `linear`")
-        };
-        self.fault(place, Some(x), fault);
-        false
-    }
-
     /// Rows of a table of vectors, picked by the input's indices.
     pub(super) fn embedding(
         &mut self,
@@ -36,6 +18,11 @@ impl Builder {
         padding_index: Option<usize>,
         weight_init: Initialiser,
     ) -> Option<ValueId> {
+        if self.graph.value(x).dtype != DType::I32 {
+            let fault = Fault::new(codes::SHAPE, "an embedding wants indices, and its input holds numbers");
+            self.fault(place, Some(x), fault.help("feed it tokens, or use `linear`"));
+            return None;
+        }
         if let Some(index) = padding_index.filter(|index| *index >= vocabulary) {
             let message = format!("padding-index is {index}, and the vocabulary ends before {vocabulary}");
             self.fault(place, Some(x), Fault::new(codes::NUMBER, message));
