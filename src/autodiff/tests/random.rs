@@ -134,7 +134,8 @@ fn compile_random(
     plan.precision = samples::amp(low);
     plan.train.accumulate = accumulate;
     plan.loss = Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(-100) };
-    compile(&plan, 2, features, LabelKind::ClassIndex { classes: None }).map_err(|faults| faults.len())
+    let labels = LabelKind::ClassIndex { classes: None, shape: Vec::new() };
+    compile(&plan, 2, &features.into(), labels).map_err(|faults| faults.len())
 }
 
 fn any_format() -> impl Strategy<Value = Format> {

@@ -37,6 +37,10 @@ impl Builder {
             self.fault(place, x, fault);
         }
         let x = x?;
+        // Tokens are names, not numbers: only a table can be asked for them.
+        if place.kind != "embedding" && !self.holds_numbers(place, x) {
+            return None;
+        }
         match layer.kind {
             LayerKind::Linear { out, bias, weight_init, bias_init } => {
                 self.linear(place, x, out, weight_init, bias.then_some(bias_init))
