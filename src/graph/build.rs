@@ -135,6 +135,8 @@ struct Builder {
     owners: BTreeMap<String, Span>,
     /// The values of `save`; `None` for one that is unknown after a fault.
     saved: BTreeMap<String, Option<ValueId>>,
+    /// How many tokens the features' vocabulary has, if they are tokens.
+    tokens: Option<usize>,
     sink: Sink,
     purpose: Purpose,
 }
@@ -167,6 +169,7 @@ impl Builder {
             names,
             owners: BTreeMap::new(),
             saved: BTreeMap::new(),
+            tokens: features.tokens,
             sink: Sink::default(),
             purpose: Purpose::Training,
         }

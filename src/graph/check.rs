@@ -148,8 +148,8 @@ impl<'a> Check<'a> {
                 self.report(String::new(), format!("two values are called `{}`", value.name));
             }
             let right = match value.role {
-                Role::Features | Role::Parameter | Role::Buffer | Role::Host => value.dtype == DType::F32,
-                Role::Labels | Role::State => matches!(value.dtype, DType::F32 | DType::I32),
+                Role::Parameter | Role::Buffer | Role::Host => value.dtype == DType::F32,
+                Role::Features | Role::Labels | Role::State => matches!(value.dtype, DType::F32 | DType::I32),
                 Role::Result => true,
             };
             if !right {

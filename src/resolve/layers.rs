@@ -88,6 +88,7 @@ fn rules() -> Vec<NodeRule> {
                     .or("10000"),
             )
             .property(Rule::flag("interleaved", "Whether pairs are neighbours.").or_flag(false)),
+        NodeRule::new("gather", "picks rows of each example by index"),
         pair(upsample, "scale", 1, "Factor of height and width.").property(
             Rule::choice("mode", &["nearest", "bilinear"], "What stands between the pixels.")
                 .or_text("nearest"),
@@ -158,7 +159,11 @@ pub(crate) struct OperandRule {
 
 /// The operands of a layer that takes several; empty for those that take the current value alone.
 pub(crate) fn operands(kind: &str) -> &'static [OperandRule] {
-    let table: &[(&str, &'static [OperandRule])] = &[];
+    const GATHER: &[OperandRule] = &[
+        OperandRule { name: "values", required: true, doc: "the rows to pick from are expected" },
+        OperandRule { name: "index", required: true, doc: "the indices of the rows are expected" },
+    ];
+    let table: &[(&str, &'static [OperandRule])] = &[("gather", GATHER)];
     table.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, rules)| rules)
 }
 
@@ -214,6 +219,7 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
             base: fields.f32("base"),
             interleaved: fields.flag("interleaved"),
         },
+        "gather" => LayerKind::Gather,
         "upsample2d" => LayerKind::Upsample2d {
             scale: required_pair(fields, "scale", sink),
             bilinear: fields.text("mode") == "bilinear",

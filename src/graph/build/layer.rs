@@ -75,6 +75,7 @@ impl Builder {
             }
             LayerKind::ClassToken { weight_init } => self.class_token(place, x, weight_init),
             LayerKind::Select { axis, index } => self.select(place, x, axis, index),
+            LayerKind::Gather => self.gather(place, &[]),
             LayerKind::MaxPool2d { kernel, stride, padding } => {
                 let shape = self.pool(place, x, kernel, stride, padding)?;
                 let results = vec![("output", shape.clone(), DType::F32), ("index", shape, DType::I32)];
@@ -96,6 +97,9 @@ impl Builder {
     /// Adds a layer of several operands; each has its name in the layer's table.
     pub(super) fn apply(&mut self, layer: &Layer, operands: &[(&str, ValueId)]) -> Option<ValueId> {
         let place = Place::of(layer, layer.kind.name());
+        if matches!(layer.kind, LayerKind::Gather) {
+            return self.gather(place, operands);
+        }
         let first = operands.first().map(|(_, value)| *value);
         let fault = Fault::new(codes::SHAPE, "this layer takes one operand alone");
         self.fault(place, first, fault);

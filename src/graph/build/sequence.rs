@@ -27,6 +27,12 @@ impl Builder {
             let message = format!("padding-index is {index}, and the vocabulary ends before {vocabulary}");
             self.fault(place, Some(x), Fault::new(codes::NUMBER, message));
         }
+        if let Some(tokens) = self.tokens.filter(|tokens| x == self.graph.features && *tokens > vocabulary) {
+            let message =
+                format!("the data has {tokens} tokens, and the vocabulary ends before {vocabulary}");
+            let fault = Fault::new(codes::NUMBER, message).help(format!("write `vocabulary={tokens}`"));
+            self.fault(place, Some(x), fault);
+        }
         let shape = infer::embedding(&self.shape(x), &[vocabulary, size]);
         let shape = self.checked(place, Some(x), shape)?;
         let weight =
@@ -72,6 +78,29 @@ impl Builder {
         // One more than a checked size cannot overflow.
         let shape = vec![batch, positions + 1, features];
         self.result(place, Op::Concatenate { axis: 1 }, vec![token, x], shape)
+    }
+
+    /// Rows of `values`, picked by `index`.
+    pub(super) fn gather(&mut self, place: Place, operands: &[(&str, ValueId)]) -> Option<ValueId> {
+        let [("values", values), ("index", index)] = *operands else {
+            self.fault(
+                place,
+                None,
+                Fault::new(codes::SHAPE, "gather wants the operands `values` and `index`"),
+            );
+            return None;
+        };
+        if !self.holds_numbers(place, values) {
+            return None;
+        }
+        if self.graph.value(index).dtype != DType::I32 {
+            let fault = Fault::new(codes::SHAPE, "its operand `index` holds numbers, and indices are wanted");
+            self.fault(place, Some(index), fault.help("recall a value that holds indices"));
+            return None;
+        }
+        let shape = infer::gather(&self.shape(values), &self.shape(index));
+        let shape = self.checked(place, Some(values), shape)?;
+        self.result(place, Op::Gather, vec![values, index], shape)
     }
 
     /// One index of an axis, which is gone afterwards.
