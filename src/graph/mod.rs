@@ -12,6 +12,7 @@ pub mod infer;
 pub mod memory;
 pub mod names;
 pub mod op;
+pub mod picture;
 pub mod places;
 mod precise;
 pub mod print;
