@@ -11,7 +11,7 @@ use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 20] = [
+pub const OP_KINDS: [&str; 31] = [
     "add",
     "average-pool2d",
     "batch-norm",
@@ -19,19 +19,30 @@ pub const OP_KINDS: [&str; 20] = [
     "conv2d",
     "cross-entropy",
     "dropout",
+    "embedding",
+    "expand",
+    "gather",
     "gelu",
+    "group-norm",
     "layer-norm",
     "linear",
     "max-pool2d",
+    "mean",
     "mean-squared-error",
     "multiply",
     "relu",
     "reshape",
+    "rms-norm",
+    "rotary-position",
+    "scale",
     "sigmoid",
     "silu",
+    "slice",
     "softmax",
+    "subtract",
     "tanh",
     "transpose",
+    "upsample2d",
 ];
 
 /// The formats that a policy can name.
