@@ -135,6 +135,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         presence: Presence::Required,
         range: Default::default(),
         one_of: Vec::new(),
+        numbers_in: None,
         doc: Name::Owned(fields.text("doc").to_owned()),
         span: Some(name_span),
     };

@@ -83,7 +83,9 @@ pub(crate) fn table() -> &'static [NodeRule] {
                         .or("1"),
                 ),
             NodeRule::new("evaluate", "when and what to evaluate")
-                .property(Rule::choice("every", &["epoch", "end"], "How often.").optional())
+                .property(
+                    Rule::choice("every", &["epoch", "end"], "How often.").numbers_in("steps").optional(),
+                )
                 .property(
                     Rule::integer("steps", 1, i64::from(u32::MAX), "Evaluates after each so many steps.")
                         .optional(),
@@ -114,10 +116,7 @@ fn data() -> NodeRule {
     NodeRule::new("data", "where the data is, how it is read, cut and batched")
         .once()
         .argument(Rule::text("name", "Shown to people."))
-        .child(
-            NodeRule::new("source", "one file with features and labels")
-                .argument(Rule::text("path", "The file.")),
-        )
+        .child(pair("source", "one file with features and labels, or one file of each"))
         .child(
             NodeRule::new("sources", "files of features and labels")
                 .child(pair("train", "the training data").once())
@@ -132,7 +131,11 @@ fn data() -> NodeRule {
         )
         .child(
             NodeRule::new("columns", "how the rows of a CSV file are read")
-                .property(Rule::text("label", "The label's column by name, or `last`.").optional())
+                .property(
+                    Rule::text("label", "The label's column by name, or `last`.")
+                        .numbers_in("label-index")
+                        .optional(),
+                )
                 .property(
                     Rule::integer("label-index", 0, i64::from(u32::MAX), "The label's column, from 0.")
                         .optional(),

@@ -132,6 +132,8 @@ pub struct Rule {
     pub range: Range,
     /// The texts that it may be; any when empty.
     pub one_of: Vec<Name>,
+    /// For a text: the property beside it that takes numbers of the same meaning.
+    pub numbers_in: Option<&'static str>,
     /// What it is, one sentence.
     pub doc: Name,
     /// Where a module declares it.
@@ -146,6 +148,7 @@ impl Rule {
             presence: Presence::Required,
             range: Range::default(),
             one_of: Vec::new(),
+            numbers_in: None,
             doc: Name::Borrowed(doc),
             span: None,
         }
@@ -187,6 +190,12 @@ impl Rule {
             one_of: one_of.iter().map(|text| Name::Borrowed(*text)).collect(),
             ..Self::new(name, Kind::Text, doc)
         }
+    }
+
+    /// A text, whose numbers stand in another property.
+    pub fn numbers_in(mut self, other: &'static str) -> Self {
+        self.numbers_in = Some(other);
+        self
     }
 
     /// With a lower end.
