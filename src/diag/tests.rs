@@ -145,7 +145,10 @@ fn a_place_of_many_lines_is_cut() {
     let text = "a b\n".repeat(10_000);
     let rendered = shown(&text, 4, 39_000);
     assert!(rendered.contains("  2 │") || rendered.contains(" 2 │"), "{rendered}");
-    assert!(rendered.contains(" 9 │") && rendered.contains("a b…") && !rendered.contains(" 10 │"), "{rendered}");
+    assert!(
+        rendered.contains(" 9 │") && rendered.contains("a b…") && !rendered.contains(" 10 │"),
+        "{rendered}"
+    );
 }
 
 #[test]
@@ -153,7 +156,8 @@ fn nothing_of_a_text_or_message_reaches_the_terminal_raw() {
     let text = "a \u{1b}[31m \u{202e}\u{0} z\r\nnext";
     let mut sources = SourceMap::default();
     let file = sources.add("f\u{1b}[0m", text);
-    let fault = Diagnostic::error(codes::UNEXPECTED, "found \u{7}").at(span(file, 14, 15), "l\u{1b}").help("h\u{9b}");
+    let fault =
+        Diagnostic::error(codes::UNEXPECTED, "found \u{7}").at(span(file, 14, 15), "l\u{1b}").help("h\u{9b}");
     let rendered = render_text(&[fault], &sources, false);
     assert!(rendered.contains("a \\u{1b}[31m \\u{202e}\\u{0} z\n"), "{rendered}");
     assert!(rendered.chars().all(|character| character == '\n' || !character.is_control()), "{rendered:?}");
