@@ -18,7 +18,7 @@ use crate::graph::{LabelKind, Role};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
-use crate::probe::Environment;
+use crate::probe::{Environment, MemoryLimit};
 use crate::record::{self, Record};
 use crate::report::number::bytes;
 use crate::resolve;
@@ -79,20 +79,8 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
 
 /// Reads a text that a person named on the command line.
 pub fn read_text(path: &Utf8Path) -> Result<String, Failure> {
-    let bytes = Disk.read(path).map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let failure = Failure::new(Exit::Usage, error.to_string());
-        match missing {
-            true if path.file_name() == Some("manifest.kdl") => {
-                failure.help("name a manifest, or write one with `amp init`")
-            }
-            _ => failure,
-        }
-    })?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::new(Exit::Usage, format!("`{path}` is not UTF-8: byte {at} begins no character"))
-    })
+    resolve::read(path, &Disk)
+        .map_err(|fault| Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() })
 }
 
 /// The folder that paths in a manifest are relative to.
@@ -172,9 +160,10 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
     Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
 }
 
-/// Adds the warnings of the compiler and the advice of the lints, less what the manifest allows.
+/// Adds the warnings of data and compiler and the advice of the lints, less what the manifest allows.
 fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
     let mut warnings = std::mem::take(&mut resolved.warnings);
+    warnings.extend(prepared.warnings.iter().map(DataFault::warning));
     warnings.extend(compiled.warnings.iter().cloned());
     let again = |batch: usize, low: Option<Format>| {
         let mut plan = resolved.plan.clone();
@@ -349,19 +338,23 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
     Ok(clean)
 }
 
-/// Refuses a run that needs more memory than the machine has: persistent values and the results of one step, 4 bytes an
-/// element.
+/// Refuses a run that needs more memory than the machine has, or than this process may take: persistent values and the
+/// results of one step, 4 bytes an element.
 pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Failure> {
-    let Some(found) = environment.memory_bytes else { return Ok(()) };
     let step = &ready.compiled.step;
     let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
     let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
     let results = training_arena(step).elements as u64;
     let needed = elements.saturating_add(results).saturating_mul(4);
-    if needed > found {
+    if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
         return Err(ExecFault::memory(&bytes(needed), &bytes(found)).into());
     }
-    Ok(())
+    let Some(limit) = MemoryLimit::probe().filter(|limit| needed > limit.bytes) else { return Ok(()) };
+    let message =
+        format!("the run needs {} of memory, and {} leaves {}", bytes(needed), limit.by, bytes(limit.bytes));
+    let raise = limit.raise.map_or_else(String::new, |raise| format!(", or raise the limit: {raise}"));
+    let help = format!("make the model or `data batch` smaller{raise}; `amp graph` shows every size");
+    Err(ExecFault::new(crate::diag::codes::RUN_MEMORY, message).help(help).into())
 }
 
 /// The worker threads and the instruction set that were asked for.
@@ -396,20 +389,7 @@ fn exit_of(code: u16) -> Exit {
 /// Faults of data as diagnostics.
 fn data_failure(faults: Vec<DataFault>) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
-    let diagnostics = faults
-        .into_iter()
-        .map(|fault| {
-            let message = fault
-                .place
-                .as_ref()
-                .map_or_else(|| fault.message.clone(), |place| format!("{place}: {}", fault.message));
-            let diagnostic = Diagnostic::error(fault.code, message);
-            match fault.help {
-                Some(help) => diagnostic.help(help),
-                None => diagnostic,
-            }
-        })
-        .collect();
+    let diagnostics = faults.into_iter().map(Diagnostic::from).collect();
     Failure::Faults { exit, diagnostics, sources: SourceMap::default() }
 }
 

@@ -187,6 +187,7 @@ catalogue! {
     DATA_BATCH = 735, "there would be no batch";
     DATA_NORMALISE = 736, "a normalisation cannot be";
     DATA_PREPARED = 737, "prepared data cannot be used";
+    DATA_HEADER = 738, "`header` does not fit the first row";
     STORE_IO = 760, "the disk refused";
     STORE_DISK_FULL = 761, "the disk is full";
     STORE_READ_ONLY = 762, "the place is read-only";

@@ -131,7 +131,7 @@ fn rules() -> Vec<NodeRule> {
             "axis",
             1,
             7,
-            "The axis; the batch is 0.",
+            "The axis, from 1: axis 0 is the batch, whose examples stay apart.",
         )),
         NodeRule::new("dropout", "sets a share of elements to zero while training")
             .property(Rule::real32("p", "The share.").min(0.0).below(1.0)),

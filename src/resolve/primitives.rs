@@ -174,7 +174,7 @@ pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Opt
         return Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay };
     }
     let (momentum, nesterov) = (fields.f32("momentum"), fields.flag("nesterov"));
-    if nesterov && momentum == 0.0 {
+    if nesterov && momentum == 0.0 && fields.get("momentum").is_some() {
         let diagnostic = Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
         let span = fields.span("nesterov").into_iter();
         let diagnostic = span.fold(diagnostic, |diagnostic, span| {
@@ -202,7 +202,8 @@ pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler
         "static" => Scaler::Static { scale: fields.f32("scale") },
         "dynamic" => {
             let (init, floor) = (fields.f32("init"), fields.f32("floor"));
-            if floor > init {
+            // A faulty value is missing here, and has a report of its own.
+            if floor > init && fields.get("init").is_some() {
                 let diagnostic =
                     Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
                 let places = [("floor", "the floor"), ("init", "the first scale")];
