@@ -134,7 +134,7 @@ pub fn dropped_json(dropped: &[Dropped]) -> serde_json::Value {
 /// One line a stale node; what follows from another stale node is counted.
 pub fn stale_text(path: &str, stale: &[Stale]) -> String {
     let mut text = format!("`{path}` does not say what the manifest says");
-    let (causes, following) = lock::fold(stale);
+    let (causes, effects) = lock::causes_and_effects(stale);
     for node in causes {
         text.push_str(&format!(
             "\n  {}: locked {}, now {}",
@@ -143,10 +143,12 @@ pub fn stale_text(path: &str, stale: &[Stale]) -> String {
             side(&node.fresh)
         ));
     }
-    match following {
+    let parameters =
+        if effects.iter().any(|node| node.path.starts_with("parameter.")) { " and parameters" } else { "" };
+    match effects.len() {
         0 => {}
         1 => text.push_str("\n  and 1 digest that follows from it"),
-        count => text.push_str(&format!("\n  and {count} digests and parameters that follow from it")),
+        count => text.push_str(&format!("\n  and {count} digests{parameters} that follow from it")),
     }
     text
 }

@@ -109,6 +109,8 @@ pub fn lock_path(manifest: &Utf8Path, places: &Places) -> Utf8PathBuf {
 /// Opens the store of a manifest.
 pub fn open_store(manifest: &Utf8Path, places: &Places) -> Result<Store, Failure> {
     check_lockfile(places)?;
+    // A manifest that is not there must not leave a store beside where it would be.
+    read_text(manifest)?;
     Ok(Store::open(&store_root(manifest, places), true)?)
 }
 

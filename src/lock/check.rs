@@ -118,14 +118,12 @@ pub fn dropped(earlier: &Lock, written: &Lock) -> Vec<Dropped> {
     all
 }
 
-/// Returns the stale nodes that something else than another stale node accounts for: what people wrote, and digests for
-/// whose change no entry accounts (another version of amp computed them). The count is of those that follow from them.
-pub fn fold(stale: &[Stale]) -> (Vec<&Stale>, usize) {
+/// Parts stale nodes into those that no other stale node accounts for (what people wrote, and digests that another version
+/// of amp computed from the same entries) and those that follow from them, each part in the order given.
+pub fn causes_and_effects(stale: &[Stale]) -> (Vec<&Stale>, Vec<&Stale>) {
     let follows =
         |node: &Stale| is_derived(&node.path) && stale.iter().any(|cause| is_cause(&node.path, &cause.path));
-    let causes: Vec<&Stale> = stale.iter().filter(|node| !follows(node)).collect();
-    let following = stale.len() - causes.len();
-    (causes, following)
+    stale.iter().partition(|node| !follows(node))
 }
 
 /// Returns the locked text with one node, and the entries below it, taken from the fresh lock. Derived digests follow
@@ -134,10 +132,7 @@ pub fn fold(stale: &[Stale]) -> (Vec<&Stale>, usize) {
 /// # Errors
 /// [`UNKNOWN_NODE`] when neither lock has the node.
 pub fn update_node(locked: &Lock, fresh: &Lock, node: &str) -> Result<Lock, Diagnostic> {
-    let within = |path: &str| {
-        path.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            && !is_derived(path)
-    };
+    let within = |path: &str| below(path, node) && !is_derived(path);
     let (left, right) = (lines(locked), lines(fresh));
     let known: BTreeSet<&String> = left.keys().chain(right.keys()).filter(|path| !is_derived(path)).collect();
     if !known.iter().any(|path| within(path)) {
@@ -186,11 +181,16 @@ pub fn update_node(locked: &Lock, fresh: &Lock, node: &str) -> Result<Lock, Diag
     Ok(carry_platforms(updated, locked))
 }
 
+/// True for a path that is the node, or an entry below it.
+fn below(path: &str, node: &str) -> bool {
+    path.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// What to type instead of a node that cannot be updated.
 fn help_for_node(node: &str, nodes: &BTreeSet<&str>) -> String {
     let roots: Vec<&str> = nodes.iter().copied().filter(|node| !node.contains('.')).collect();
     let list = || format!("the nodes are: {}", roots.join(", "));
-    if ["digest", "parameter", "run.id"].iter().any(|kind| node.starts_with(kind)) {
+    if ["digest", "parameter", RUN_ID].iter().any(|kind| below(node, kind)) {
         return format!("digests and parameters follow from the entries, so name one of these; {}", list());
     }
     let near = nearest(node, nodes.iter().copied());

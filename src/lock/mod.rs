@@ -21,7 +21,7 @@ pub mod write;
 pub(crate) mod tests;
 
 pub use check::{
-    Dropped, Stale, carry_platforms, compare, dropped, fold, integrity, is_current, update_node,
+    Dropped, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity, is_current, update_node,
 };
 pub use derive::{LockInput, ParameterLine, SourceFile, derive};
 pub use hash::{entries_digest, run_id};

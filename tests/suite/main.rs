@@ -4,9 +4,12 @@
 mod accuracy;
 mod commands;
 mod damage;
+mod exits;
+mod locks;
 mod pages;
 mod readme;
 mod repro;
+mod runs;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
