@@ -13,6 +13,7 @@ mod fmt;
 mod graph;
 mod init;
 mod lock;
+mod lsp;
 mod pipeline;
 mod progress;
 mod run;
@@ -61,6 +62,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Init(arguments) => init::run(&arguments, ui),
         Command::Bench(arguments) => bench::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
+        Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
     }
 }

@@ -160,7 +160,7 @@ pub(crate) fn unknown_node<'a>(
     sink.push(diagnostic.help(suggestion(&node.name.text, &known)));
 }
 
-fn unknown_property(property: &Property, rule: &NodeRule, path: &str, sink: &mut Sink) {
+pub(crate) fn unknown_property(property: &Property, rule: &NodeRule, path: &str, sink: &mut Sink) {
     let known: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
     let name = clip(&property.name.text);
     sink.push(

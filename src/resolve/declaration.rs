@@ -7,7 +7,8 @@ use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::{Node, Value};
 use camino::Utf8PathBuf;
 
-fn module_rule() -> NodeRule {
+/// What a `module` node may hold on its own line.
+pub(super) fn module_rule() -> NodeRule {
     let kinds = ModuleKind::ALL.map(ModuleKind::word);
     NodeRule::new("module", "declares a module")
         .once()
@@ -16,7 +17,8 @@ fn module_rule() -> NodeRule {
         .property(Rule::text("doc", "What the module is, one sentence."))
 }
 
-fn parameter_rule(kind: Kind) -> NodeRule {
+/// What a `parameter` node of a type may hold.
+pub(super) fn parameter_rule(kind: Kind) -> NodeRule {
     let value = |name: &'static str, doc: &'static str| match kind {
         Kind::Integer => Rule::integer(name, i64::MIN, i64::MAX, doc),
         Kind::Real32 | Kind::Real64 => Rule::real64(name, doc),

@@ -8,10 +8,12 @@ mod check;
 mod cross;
 mod data;
 mod declaration;
+pub mod describe;
 mod expand;
 mod expression;
 mod fields;
 mod layers;
+mod lint;
 mod lower;
 mod manifest;
 mod module;
@@ -19,9 +21,10 @@ mod primitives;
 mod rule;
 mod structure;
 
+pub use lint::check_module;
 pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
-pub use rule::{Kind, Presence, Range, Rule};
+pub use rule::{Kind, NodeRule, Occurs, Presence, Range, Rule};
 
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
 use crate::plan::Plan;
