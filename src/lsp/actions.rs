@@ -82,13 +82,12 @@ fn replacement(help: &str) -> Option<String> {
     if let Some(offered) = help.strip_prefix("did you mean ").and_then(|rest| rest.strip_suffix('?')) {
         return Some(bare(offered));
     }
-    ["remove the quotes: ", "put it in double quotes: ", "put blanks around the minus: ", "write "]
-        .iter()
-        .find_map(|words| help.strip_prefix(words))
-        .filter(|offered| {
-            offered.starts_with('`') && offered.ends_with('`') && offered.matches('`').count() == 2
-        })
-        .map(bare)
+    let words =
+        ["remove the quotes: ", "put it in double quotes: ", "put blanks around the minus: ", "write "];
+    let offered = words.iter().find_map(|words| help.strip_prefix(words))?;
+    let (text, rest) = offered.strip_prefix('`')?.split_once('`')?;
+    let whole = (rest.is_empty() || rest.starts_with(", or ")) && !text.contains('…');
+    whole.then(|| text.to_owned())
 }
 
 fn bare(offered: &str) -> String {

@@ -127,7 +127,7 @@ impl<'world> Session<'world> {
 fn faults_are_told_and_taken_back() {
     let world = Memory::default();
     let mut session = Session::new(&world, PATH, &MANIFEST.replace("lr=2e-3", "lr=-1"));
-    let expected = vec![("AMP0207".to_owned(), [20, 35, 20, 37])];
+    let expected = vec![("AMP0207".to_owned(), [20, 36, 20, 38])];
     assert_eq!(session.told(), [(PATH.to_owned(), expected)]);
     assert_eq!(session.told(), [], "nothing is told twice");
     session.text = MANIFEST.to_owned();
@@ -144,7 +144,7 @@ fn faults_of_a_module_are_told_at_its_file_whether_open_or_not() {
     let world = Memory::default().with("/run/models/mine.kdl", broken.as_str());
     let text = MANIFEST.replace("std:models/cnn", "./models/mine.kdl");
     let mut session = Session::new(&world, manifest, &text);
-    let fault = vec![("AMP0201".to_owned(), [26, 8, 26, 13])];
+    let fault = vec![("AMP0201".to_owned(), [25, 8, 25, 13])];
     let told = session.told();
     assert_eq!(told, [(manifest.to_owned(), vec![]), (module.to_owned(), fault)]);
     // Opened and mended in the editor alone: the disk still has the fault.
@@ -259,6 +259,10 @@ fn completions_know_where_they_are() {
     assert_eq!(items[0]["detail"], "number, at least 0 and below 1, default 0.9");
     assert_eq!(items[0]["textEdit"]["newText"], "beta1=${1:0.9}");
     assert_eq!(items[0]["textEdit"]["range"]["start"], json!({ "line": 1, "character": 23 }));
+    let again = session.items("amp 1\nmodel \"cnn\" |channels=1 hid|den=2".replacen('|', "", 1).as_str());
+    let labels: Vec<_> = again.iter().filter_map(|item| item["label"].as_str()).collect();
+    assert_eq!(labels, ["classes", "hidden", "norm", "dropout"]);
+    assert_eq!(again[1]["textEdit"]["newText"], "hidden", "`=` stands there already");
     assert_eq!(session.labels("run \"x\" guarantee=|"), ["\"portable\"", "\"device\""]);
     assert_eq!(session.labels("run \"x\" guarantee=\"d|\""), ["portable", "device"]);
     assert_eq!(session.labels("data \"d\" { batch 8 shuffle=#| }"), ["#true", "#false"]);

@@ -70,7 +70,7 @@ mod tests {
             assert_eq!(path_of(uri.as_str()), path, "{}", uri.as_str());
         }
         assert_eq!(path_of("file:///a%20b/c"), "/a b/c");
-        assert_eq!(path_of("file://host/c%3a/x"), "/c:/x");
+        assert_eq!(path_of("file://host/c%3a/x"), "c:/x");
         assert_eq!(path_of("file:///C%3A/x"), "C:/x");
         assert_eq!(path_of("untitled:Untitled-1"), "/untitled/Untitled-1");
         assert_eq!(path_of("file:///%zz%"), "/%zz%");

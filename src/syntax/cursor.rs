@@ -83,12 +83,15 @@ pub fn cursor(text: &str, offset: usize) -> Cursor {
         None => (reader.place(), offset, offset),
     };
     let after = &tokens[touched.map_or(seen, |index| index + 1)..];
-    let assigned = after
-        .iter()
-        .find(|token| !token.kind.is_node_space())
-        .is_some_and(|token| token.kind == Kind::Equals);
+    let behind = after.iter().position(|token| !token.kind.is_node_space());
+    let equals = behind.filter(|index| after[*index].kind == Kind::Equals);
+    // The value of the piece itself must not be taken for an argument.
+    let (after, assigned) = match equals {
+        Some(index) => (&after[index + 1..], true),
+        None => (after, false),
+    };
     let enclosing = reader.enclosing.clone();
-    let node = (place != Place::Name).then(|| reader.rest_of_node(after)).flatten();
+    let node = (place != Place::Name).then(|| reader.rest_of_node(after, assigned)).flatten();
     Cursor { enclosing, node, place, start, end, assigned }
 }
 
@@ -200,12 +203,9 @@ impl Reader {
         (place, start.min(end), end)
     }
 
-    /// The node at hand with the entries that follow.
-    fn rest_of_node(mut self, tokens: &[Token]) -> Option<Entered> {
-        self.node.as_ref()?;
-        let mut node = None;
-        // A value that is being typed is none of the node's further arguments.
-        self.property = None;
+    /// The node at hand with the entries that follow; the first is the value of the piece when it is `assigned`.
+    fn rest_of_node(mut self, tokens: &[Token], assigned: bool) -> Option<Entered> {
+        self.property = assigned.then(String::new);
         for token in tokens {
             let ends = matches!(
                 token.kind,
@@ -216,10 +216,7 @@ impl Reader {
             }
             self.step(token);
         }
-        if let Some(found) = self.node.take() {
-            node = Some(found);
-        }
-        node
+        self.node
     }
 }
 
@@ -257,7 +254,11 @@ mod tests {
         assert_eq!(node.name, "train");
         assert_eq!(node.properties, [("steps".to_owned(), None)]);
         assert_eq!(node.arguments, [Some("x".to_owned())]);
-        assert!(!entry.assigned && at("train ep|=1").assigned);
+        assert!(!entry.assigned);
+        let assigned = at("model \"x\" la|=1 y=2");
+        let node = assigned.node.as_ref().expect("a node");
+        assert!(assigned.assigned && node.arguments == [Some("x".to_owned())], "{node:?}");
+        assert_eq!(node.properties.last(), Some(&("y".to_owned(), None)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod accuracy;
 mod commands;
 mod damage;
+mod lsp;
 mod pages;
 mod readme;
 mod repro;
