@@ -4,7 +4,7 @@ use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
 use crate::data::spec::{DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split};
 use crate::diag::{FileId, Span};
-use crate::graph::LabelKind;
+use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
     Model, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 pub struct Sample {
     /// The whole plan.
     pub plan: Plan,
-    /// Shape of one example.
-    pub features: Vec<usize>,
+    /// What one example is.
+    pub features: Features,
     /// What stands beside each example.
     pub labels: LabelKind,
 }
@@ -140,7 +140,7 @@ fn data() -> DataSpec {
 }
 
 fn classes(count: usize) -> LabelKind {
-    LabelKind::ClassIndex { classes: Some(count) }
+    LabelKind::ClassIndex { classes: Some(count), shape: Vec::new() }
 }
 
 /// 6 features, two hidden layers of 8, 3 classes.
@@ -152,7 +152,7 @@ pub fn mlp() -> Sample {
         layer("hidden.1.act", LayerKind::Relu),
         linear("head", 3),
     ];
-    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+    Sample { plan: plan(body), features: [6].into(), labels: classes(3) }
 }
 
 /// Convolutions, batch normalisation, both poolings, dropout, on 1×8×8.
@@ -178,7 +178,7 @@ pub fn cnn() -> Sample {
         layer("dropout", LayerKind::Dropout { p: 0.5 }),
         linear("head", 10),
     ];
-    Sample { plan: plan(body), features: vec![1, 8, 8], labels: classes(10) }
+    Sample { plan: plan(body), features: [1, 8, 8].into(), labels: classes(10) }
 }
 
 /// A linear layer, then a pre-norm residual block with gelu, then a head.
@@ -194,7 +194,7 @@ pub fn residual() -> Sample {
         parallel("block", Combine::Add, vec![Vec::new(), branch]),
         linear("head", 3),
     ];
-    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+    Sample { plan: plan(body), features: [6].into(), labels: classes(3) }
 }
 
 /// Branches in f16 and f32 that are joined along the features.
@@ -202,7 +202,7 @@ pub fn joined() -> Sample {
     let low = vec![linear("branch.low", 4), layer("branch.low_act", LayerKind::Silu)];
     let wide = vec![linear("branch.wide", 2), layer("branch.wide_act", LayerKind::Softmax { axis: 1 })];
     let body = vec![parallel("join", Combine::Concatenate { axis: 1 }, vec![low, wide]), linear("head", 3)];
-    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+    Sample { plan: plan(body), features: [6].into(), labels: classes(3) }
 }
 
 /// What the others lack: transpose, reshape, gating with broadcast, tanh, sigmoid, tanh-gelu, squared error, SGD with
@@ -223,7 +223,7 @@ pub fn gated() -> Sample {
     plan.scaler = Scaler::Static { scale: 1024.0 };
     plan.optimizer = Optimizer::Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
     plan.train.accumulate = 4;
-    Sample { plan, features: vec![2, 3], labels: LabelKind::Target(Vec::new()) }
+    Sample { plan, features: [2, 3].into(), labels: LabelKind::Target(Vec::new()) }
 }
 
 /// Every sample, by name.

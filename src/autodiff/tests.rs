@@ -307,8 +307,8 @@ fn a_value_used_twice_by_one_op_gets_both_gradients() {
             vec![samples::linear("a", 3), samples::parallel("twice", combine, vec![Vec::new(), Vec::new()])];
         let sample = Sample {
             plan: samples::plan(body),
-            features: vec![5],
-            labels: LabelKind::ClassIndex { classes: Some(3) },
+            features: [5].into(),
+            labels: LabelKind::ClassIndex { classes: Some(3), shape: Vec::new() },
         };
         let step = sample.compile().step;
         let adds = step.micro[step.forward_nodes..].iter().filter(|node| node.op == Op::Add).count();

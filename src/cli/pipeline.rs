@@ -191,11 +191,14 @@ fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, C
     let labels = match split.labels {
         LabelView::Classes(_) => {
             let declared = plan.data.classes.or_else(|| prepared.classes_found());
-            LabelKind::ClassIndex { classes: declared.map(|classes| classes as usize) }
+            LabelKind::ClassIndex {
+                classes: declared.map(|classes| classes as usize),
+                shape: split.label_shape.to_vec(),
+            }
         }
         LabelView::Targets(_) => LabelKind::Target(split.label_shape.to_vec()),
     };
-    autodiff::compile(plan, batch, split.shape, labels).map_err(CompileFailure::Manifest)
+    autodiff::compile(plan, batch, &split.shape.into(), labels).map_err(CompileFailure::Manifest)
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.

@@ -113,6 +113,8 @@ catalogue! {
     LOSS = 232, "the loss does not fit the data";
     ELSE = 233, "`else` follows no `if`";
     SPLIT = 234, "the parts of a split are more than the whole";
+    DUPLICATE_VALUE = 235, "two values of one module have one name";
+    UNKNOWN_VALUE = 236, "a value is recalled that was not saved";
     GRAPH_SHAPE = 301, "a layer cannot take the shape of its input";
     GRAPH_AXIS = 302, "an axis is out of range";
     GRAPH_RESHAPE = 303, "a reshape changes the number of elements";

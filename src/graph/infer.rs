@@ -408,18 +408,26 @@ pub fn transpose(x: &[usize], axes: &[usize]) -> Result<Shape, Fault> {
     Ok(axes.iter().map(|axis| x[*axis]).collect())
 }
 
-/// Rows of [logits: (rows, C)] with one label a row.
+/// Rows of [logits: (N, …, C)] with one label a row: N·….
 ///
 /// # Errors
 /// AMP0307 for other shapes.
 pub fn cross_entropy(logits: &[usize], labels: &[usize]) -> Result<usize, Fault> {
-    match (logits, labels) {
-        ([rows, classes], [count]) if rows == count && *classes > 0 => Ok(*rows),
-        _ => Err(Fault::new(
-            codes::CLASSES,
-            format!("cross-entropy wants a model output of shape [batch, classes] with one label a row; the output is {} and the labels are {}", text(logits), text(labels)),
-        )
-        .help("end the model with `flatten` and a `linear` layer whose outputs are the classes")),
+    match logits.split_last() {
+        Some((classes, rows)) if !rows.is_empty() && rows == labels && *classes > 0 => elements(rows),
+        _ => {
+            let wanted = if labels.len() < 2 { "[batch, classes]" } else { "[batch, positions, classes]" };
+            let help = match labels.len() {
+                0 | 1 => "end the model with `flatten` and a `linear` layer whose outputs are the classes",
+                _ => "end the model with a `linear` layer over the last axis whose outputs are the classes",
+            };
+            let message = format!(
+                "cross-entropy wants a model output of shape {wanted} with one label a row; the output is {} and the labels are {}",
+                text(logits),
+                text(labels)
+            );
+            Err(Fault::new(codes::CLASSES, message).help(help))
+        }
     }
 }
 

@@ -12,13 +12,14 @@ pub mod infer;
 pub mod memory;
 pub mod names;
 pub mod op;
+pub mod picture;
 pub mod places;
 mod precise;
 pub mod print;
 mod step;
 pub mod totals;
 
-pub use build::{LabelKind, Purpose, build, build_for};
+pub use build::{Features, LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
 pub use op::{Op, POLICY_KINDS, Unary};
 pub use precise::{Decision, PreciseGraph};
@@ -38,7 +39,7 @@ pub enum DType {
     F16,
     /// bfloat16.
     Bf16,
-    /// 32-bit integer: labels and pool indices.
+    /// 32-bit integer: tokens, labels and pool indices.
     I32,
 }
 

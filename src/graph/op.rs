@@ -113,7 +113,7 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
-    /// \[logits f32: (rows, C), labels: (rows) i32\] → \[loss f32 scalar, log_sum_exp f32 (rows), count f32 scalar\].
+    /// \[logits f32: (N, …, C), labels: (N, …) i32\] → \[loss f32 scalar, log_sum_exp f32 (rows = N·…), count f32 scalar\].
     CrossEntropy {
         /// In \[0, 1).
         label_smoothing: f32,

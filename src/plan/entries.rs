@@ -95,7 +95,7 @@ impl Plan {
         for (name, value) in &self.model.arguments {
             lines.add(format!("model.{name}"), value.as_str());
         }
-        blocks(&self.model.body, &mut lines);
+        blocks(&self.model.body, &mut lines, &mut 0);
         self.loss_entries(&mut lines);
         self.precision_entries(&mut lines);
         self.scaler_entries(&mut lines);
@@ -297,9 +297,23 @@ fn normalise(change: &Normalise) -> String {
     }
 }
 
-fn blocks(blocks_of: &[Block], lines: &mut Lines) {
+/// One line a block; saved values are numbered, because they have no path of their own.
+fn blocks(blocks_of: &[Block], lines: &mut Lines, values: &mut usize) {
     for block in blocks_of {
         match block {
+            Block::Save { name, .. } | Block::Recall { name, .. } => {
+                let verb = if matches!(block, Block::Save { .. }) { "save" } else { "recall" };
+                lines.add(format!("model.value.{values}"), format!("{verb} {name}"));
+                *values += 1;
+            }
+            Block::Apply { layer, operands } => {
+                let lengths: Vec<String> = operands
+                    .iter()
+                    .map(|operand| format!("{}:{}", operand.name, operand.chain.len()))
+                    .collect();
+                let text = format!("{} operands={}", layer_text(&layer.kind), lengths.join("|"));
+                lines.add(format!("model.layer.{}", layer.path), text);
+            }
             Block::Layer(layer) => lines.add(format!("model.layer.{}", layer.path), layer_text(&layer.kind)),
             Block::Parallel { path, combine, chains, .. } => {
                 let combine = match combine {
@@ -313,8 +327,10 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines) {
                     format!("model.layer.{path}"),
                     format!("parallel combine={combine} chains={}", lengths.join("|")),
                 );
-                chains.iter().for_each(|chain| blocks(chain, lines));
             }
+        }
+        for chain in block.chains() {
+            blocks(chain, lines, values);
         }
     }
 }

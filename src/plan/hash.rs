@@ -89,6 +89,23 @@ impl ContentHash for Block {
     fn content_hash(&self, hasher: &mut Hasher) {
         match self {
             Self::Layer(layer) => layer.content_hash(hasher),
+            Self::Apply { layer, operands } => {
+                hasher.tag("apply");
+                layer.content_hash(hasher);
+                operands.len().content_hash(hasher);
+                for operand in operands {
+                    operand.name.content_hash(hasher);
+                    operand.chain.content_hash(hasher);
+                }
+            }
+            Self::Save { name, .. } => {
+                hasher.tag("save");
+                name.content_hash(hasher);
+            }
+            Self::Recall { name, .. } => {
+                hasher.tag("recall");
+                name.content_hash(hasher);
+            }
             Self::Parallel { path, combine, chains, .. } => {
                 hasher.tag("parallel");
                 path.content_hash(hasher);

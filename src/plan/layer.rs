@@ -7,6 +7,27 @@ use crate::diag::Span;
 pub enum Block {
     /// One layer.
     Layer(Layer),
+    /// One layer of several operands, such as attention.
+    Apply {
+        /// The layer.
+        layer: Layer,
+        /// Its operands in the order of their names in the layer's table.
+        operands: Vec<Operand>,
+    },
+    /// Keeps the current value under a name, for [`Block::Recall`].
+    Save {
+        /// Unique in the model; `<path of the module>:<name>`.
+        name: String,
+        /// The node that asked for it.
+        span: Span,
+    },
+    /// Makes a saved value the current one.
+    Recall {
+        /// The name that [`Block::Save`] gave.
+        name: String,
+        /// The node that asked for it.
+        span: Span,
+    },
     /// Several chains that start from the same value and are combined.
     Parallel {
         /// Path of the block.
@@ -18,6 +39,43 @@ pub enum Block {
         /// The node that asked for it.
         span: Span,
     },
+}
+
+/// One operand of a layer: the result of a chain that begins with the layer's input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// What the operand is to the layer, such as `query`.
+    pub name: String,
+    /// The chain; an empty one passes the input on.
+    pub chain: Vec<Block>,
+}
+
+impl Block {
+    /// The node that asked for the block.
+    pub fn span(&self) -> Span {
+        match self {
+            Self::Layer(layer) | Self::Apply { layer, .. } => layer.span,
+            Self::Save { span, .. } | Self::Recall { span, .. } | Self::Parallel { span, .. } => *span,
+        }
+    }
+
+    /// As [`Block::chains`], to change them.
+    pub fn chains_mut(&mut self) -> Vec<&mut Vec<Self>> {
+        match self {
+            Self::Parallel { chains, .. } => chains.iter_mut().collect(),
+            Self::Apply { operands, .. } => operands.iter_mut().map(|operand| &mut operand.chain).collect(),
+            Self::Layer(_) | Self::Save { .. } | Self::Recall { .. } => Vec::new(),
+        }
+    }
+
+    /// The chains inside the block, in order.
+    pub fn chains(&self) -> Vec<&[Self]> {
+        match self {
+            Self::Parallel { chains, .. } => chains.iter().map(Vec::as_slice).collect(),
+            Self::Apply { operands, .. } => operands.iter().map(|operand| operand.chain.as_slice()).collect(),
+            Self::Layer(_) | Self::Save { .. } | Self::Recall { .. } => Vec::new(),
+        }
+    }
 }
 
 /// How parallel chains meet.

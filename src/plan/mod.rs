@@ -9,7 +9,7 @@ pub mod layer;
 pub mod optimizer;
 pub mod policy;
 
-pub use layer::{Block, Combine, Initialiser, Layer, LayerKind};
+pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand};
 pub use optimizer::{Optimizer, Scaler, Schedule, ScheduleKind};
 pub use policy::{Class, Policy, Rule, Selector};
 

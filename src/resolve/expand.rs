@@ -6,6 +6,9 @@
 //! Paths: a layer is named by its first argument or else by its kind; the second unnamed `linear` of a block is `linear-2`.
 //! So a layer put into a block renames only the unnamed ones of its kind behind it, and a named one never.
 
+mod values;
+
+use self::values::Saved;
 use super::check::{check, clip};
 use super::expression::{self, Outcome, Sort};
 use super::fields::{Field, Fields};
@@ -70,6 +73,8 @@ pub(crate) struct Expander<'a, 'world> {
     items: usize,
     levels: usize,
     stack: Vec<String>,
+    /// The values saved by each use of a module, innermost last.
+    saved: Vec<Saved>,
 }
 
 /// A node of a body after its own values were computed, and the node as written, which has the children.
@@ -81,14 +86,16 @@ struct Item<'body> {
 impl<'a, 'world> Expander<'a, 'world> {
     /// Nothing expanded yet.
     pub fn new(modules: &'a mut Modules<'world>, sink: &'a mut Sink) -> Self {
-        Self { modules, sink, items: 0, levels: 0, stack: Vec::new() }
+        Self { modules, sink, items: 0, levels: 0, stack: Vec::new(), saved: Vec::new() }
     }
 
     /// The layers of a model.
     pub fn model(&mut self, frame: &Frame) -> Vec<Block> {
         self.stack.push(frame.module.name.clone());
         let module = Rc::clone(&frame.module);
+        self.saved.push(Saved::new(""));
         let blocks = self.chain(&module.body, frame, "");
+        self.saved.pop();
         self.stack.pop();
         blocks
     }
@@ -157,6 +164,11 @@ impl<'a, 'world> Expander<'a, 'world> {
     }
 
     fn chain(&mut self, nodes: &[Node], frame: &Frame, prefix: &str) -> Vec<Block> {
+        self.chain_named(nodes, frame, prefix, None)
+    }
+
+    /// A chain; `only` names the one item of a chain that has one.
+    fn chain_named(&mut self, nodes: &[Node], frame: &Frame, prefix: &str, only: Option<&str>) -> Vec<Block> {
         let Some(first) = nodes.first() else { return Vec::new() };
         if !self.descend(first.span) {
             return Vec::new();
@@ -169,6 +181,7 @@ impl<'a, 'world> Expander<'a, 'world> {
             if !self.spend(item.written.span) {
                 break;
             }
+            let name = only.map_or(name, str::to_owned);
             let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             self.block(item, frame, path, &mut blocks);
         }
@@ -195,9 +208,16 @@ impl<'a, 'world> Expander<'a, 'world> {
                 if let Some((_, inner)) = self.used(&item.node, frame) {
                     let module = Rc::clone(&inner.module);
                     self.stack.push(module.name.clone());
+                    self.saved.push(Saved::new(&path));
                     blocks.extend(self.chain(&module.body, &inner, &path));
+                    self.saved.pop();
                     self.stack.pop();
                 }
+            }
+            "save" => blocks.extend(self.save(item, frame)),
+            "recall" => blocks.extend(self.recall(item, frame)),
+            kind if !layers::operands(kind).is_empty() => {
+                blocks.extend(self.apply(item, frame, path, layers::operands(kind)));
             }
             _ => {
                 let written = Item { node: item.node.clone(), written: item.written };

@@ -99,6 +99,22 @@ fn rules() -> Vec<NodeRule> {
     ]
 }
 
+/// An operand of a layer that takes several.
+pub(crate) struct OperandRule {
+    /// The name of the child node whose chain gives it.
+    pub name: &'static str,
+    /// Whether the layer cannot do without.
+    pub required: bool,
+    /// What it is, a phrase.
+    pub doc: &'static str,
+}
+
+/// The operands of a layer that takes several; empty for those that take the current value alone.
+pub(crate) fn operands(kind: &str) -> &'static [OperandRule] {
+    let table: &[(&str, &'static [OperandRule])] = &[];
+    table.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, rules)| rules)
+}
+
 /// The layer that a node says; `None` after a report.
 pub(crate) fn lower(node: &Node, sink: &mut Sink) -> Option<LayerKind> {
     let name = node.name.text.as_str();

@@ -258,17 +258,18 @@ impl<'a> Lowering<'a, '_> {
     fn layer_origins(&mut self, blocks: &[Block]) {
         for block in blocks {
             match block {
-                Block::Layer(layer) => {
+                Block::Layer(layer) | Block::Apply { layer, .. } => {
                     self.origin(
                         format!("model.layer.{}", layer.path),
                         Some(layer.library.unwrap_or(layer.span)),
                     );
                 }
-                Block::Parallel { path, chains, span, .. } => {
+                Block::Parallel { path, span, .. } => {
                     self.origin(format!("model.layer.{path}"), Some(*span));
-                    chains.iter().for_each(|chain| self.layer_origins(chain));
                 }
+                Block::Save { .. } | Block::Recall { .. } => {}
             }
+            block.chains().into_iter().for_each(|chain| self.layer_origins(chain));
         }
     }
 

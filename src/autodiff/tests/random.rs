@@ -82,13 +82,13 @@ fn any_blocks() -> impl Strategy<Value = Vec<Block>> {
 fn number(blocks: &mut [Block], prefix: &str) {
     for (index, block) in blocks.iter_mut().enumerate() {
         match block {
-            Block::Layer(layer) => layer.path = format!("{prefix}{index}"),
-            Block::Parallel { path, chains, .. } => {
-                *path = format!("{prefix}{index}");
-                for (chain, blocks) in chains.iter_mut().enumerate() {
-                    number(blocks, &format!("{prefix}{index}.{chain}."));
-                }
-            }
+            Block::Layer(Layer { path, .. })
+            | Block::Apply { layer: Layer { path, .. }, .. }
+            | Block::Parallel { path, .. } => *path = format!("{prefix}{index}"),
+            Block::Save { .. } | Block::Recall { .. } => {}
+        }
+        for (chain, blocks) in block.chains_mut().into_iter().enumerate() {
+            number(blocks, &format!("{prefix}{index}.{chain}."));
         }
     }
 }
@@ -134,7 +134,8 @@ fn compile_random(
     plan.precision = samples::amp(low);
     plan.train.accumulate = accumulate;
     plan.loss = Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(-100) };
-    compile(&plan, 2, features, LabelKind::ClassIndex { classes: None }).map_err(|faults| faults.len())
+    let labels = LabelKind::ClassIndex { classes: None, shape: Vec::new() };
+    compile(&plan, 2, &features.into(), labels).map_err(|faults| faults.len())
 }
 
 fn any_format() -> impl Strategy<Value = Format> {

@@ -37,6 +37,10 @@ impl Builder {
             self.fault(place, x, fault);
         }
         let x = x?;
+        // Tokens are names, not numbers: only a table can be asked for them.
+        if place.kind != "embedding" && !self.holds_numbers(place, x) {
+            return None;
+        }
         match layer.kind {
             LayerKind::Linear { out, bias, weight_init, bias_init } => {
                 self.linear(place, x, out, weight_init, bias.then_some(bias_init))
@@ -77,6 +81,15 @@ impl Builder {
             }
             ref kind => self.plain(place, x, kind),
         }
+    }
+
+    /// Adds a layer of several operands; each has its name in the layer's table.
+    pub(super) fn apply(&mut self, layer: &Layer, operands: &[(&str, ValueId)]) -> Option<ValueId> {
+        let place = Place::of(layer, layer.kind.name());
+        let first = operands.first().map(|(_, value)| *value);
+        let fault = Fault::new(codes::SHAPE, "this layer takes one operand alone");
+        self.fault(place, first, fault);
+        None
     }
 
     fn linear(
