@@ -56,11 +56,14 @@ impl ContentHash for Node {
 
 impl ContentHash for Parameter {
     fn content_hash(&self, hasher: &mut Hasher) {
-        let Self { value, initialiser, fan_in, fan_out } = self;
+        let Self { value, initialiser, fan_in, fan_out, frozen } = self;
         value.content_hash(hasher);
         initialise(initialiser, hasher);
         fan_in.content_hash(hasher);
         fan_out.content_hash(hasher);
+        if *frozen {
+            hasher.tag("frozen");
+        }
     }
 }
 
@@ -82,6 +85,12 @@ fn initialise(initialiser: &Initialiser, hasher: &mut Hasher) {
         Initialiser::FanInUniform => hasher.tag("fan-in-uniform"),
         Initialiser::KaimingNormal => hasher.tag("kaiming-normal"),
         Initialiser::XavierUniform => hasher.tag("xavier-uniform"),
+        Initialiser::KaimingUniform => hasher.tag("kaiming-uniform"),
+        Initialiser::XavierNormal => hasher.tag("xavier-normal"),
+        Initialiser::TruncatedNormal { std } => {
+            hasher.tag("truncated-normal");
+            std.content_hash(hasher);
+        }
         Initialiser::Normal { std } => {
             hasher.tag("normal");
             std.content_hash(hasher);
@@ -258,6 +267,8 @@ impl ContentHash for StepGraph {
             evaluation_prediction,
             evaluation_loss,
             learning_rate,
+            frozen,
+            group_rates,
             step,
             scale,
             tracker,
@@ -279,6 +290,15 @@ impl ContentHash for StepGraph {
             .content_hash(hasher);
         [*learning_rate, *step, *scale, *tracker, *norm].as_slice().content_hash(hasher);
         found.content_hash(hasher);
+        // What an older step could not have changes no digest while it is not there.
+        if !frozen.is_empty() {
+            hasher.tag("frozen");
+            frozen.content_hash(hasher);
+        }
+        if group_rates.iter().any(Option::is_some) {
+            hasher.tag("group-rates");
+            group_rates.content_hash(hasher);
+        }
     }
 }
 
