@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
     (&["explain", "AMP9999"], nothing, 2, ""),
     (&["store", "ls"], nothing, 2, "there is no store"),
     (&["run", "--device", "cuda"], nothing, 3, "cuda"),
-    (&["run"], |place| edit(place, "channels=8", "channels=100000"), 3, "AMP0708"),
+    (&["run"], |place| edit(place, "channels=8", "channels=65536"), 3, "AMP0708"),
     (
         &["run"],
         |place| std::fs::remove_file(place.path("data/digits.csv.gz")).expect("the data is there"),
