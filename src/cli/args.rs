@@ -182,6 +182,9 @@ pub struct GraphArguments {
     /// Stage to print
     #[arg(long, value_enum, default_value_t = Stage::Precision, value_name = "STAGE")]
     pub stage: Stage,
+    /// Form of the answer: a picture shows the layers with shapes, types and casts
+    #[arg(long, value_enum, default_value_t = GraphFormat::Text, value_name = "FORMAT", conflicts_with = "json")]
+    pub format: GraphFormat,
     /// Say which rule decided the precision of the layers that match this path
     #[arg(long, value_name = "LAYER")]
     pub why: Option<String>,
@@ -201,6 +204,17 @@ pub enum Stage {
     Precision,
     /// The whole training step.
     Step,
+}
+
+/// Forms of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// A table.
+    Text,
+    /// A picture for Graphviz.
+    Dot,
+    /// A picture for browsers and papers.
+    Svg,
 }
 
 /// Arguments of `diff`.

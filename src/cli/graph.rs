@@ -1,10 +1,11 @@
 //! `amp graph`: print a stage of the compiler.
 
-use super::args::{GraphArguments, Stage};
+use super::args::{GraphArguments, GraphFormat, Stage};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::autodiff::Compiled;
 use crate::diag::nearest;
+use crate::graph::picture::Picture;
 use crate::graph::print;
 use crate::plan::Plan;
 use crate::precision;
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 
 /// Runs the command.
 pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
-    if arguments.stage == Stage::Plan && arguments.why.is_none() {
+    if arguments.stage == Stage::Plan && arguments.why.is_none() && arguments.format == GraphFormat::Text {
         let resolved = pipeline::resolve(&arguments.manifest)?;
         if ui.json {
             ui.document(&plan_json(&resolved.plan))
@@ -35,6 +36,10 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
+    if arguments.format != GraphFormat::Text {
+        ui.data(picture(arguments, compiled)?.trim_end());
+        return Ok(Exit::Done);
+    }
     let (text, document): (String, Value) = match arguments.stage {
         Stage::Graph => (print::graph_text(&compiled.graph), print::graph_json(&compiled.graph)),
         Stage::Step => (print::step_text(&compiled.step), print::step_json(&compiled.step)),
@@ -48,6 +53,22 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
         ui.data(&text)
     }
     Ok(Exit::Done)
+}
+
+/// The forward pass as a picture.
+fn picture(arguments: &GraphArguments, compiled: &Compiled) -> Result<String, Failure> {
+    let picture = match arguments.stage {
+        Stage::Graph => Picture::of(&compiled.graph, &[]),
+        Stage::Precision => Picture::of(&compiled.precise.graph, &compiled.precise.decisions),
+        Stage::Plan | Stage::Step => {
+            return Err(Failure::new(
+                Exit::Usage,
+                "a picture shows the forward pass: the graph or the precision stage",
+            )
+            .help("write `--stage precision` or `--stage graph`, or leave `--format` out"));
+        }
+    };
+    Ok(if arguments.format == GraphFormat::Dot { picture.dot() } else { picture.svg() })
 }
 
 /// Refuses a path that no layer has, with the names that there are.

@@ -113,6 +113,8 @@ catalogue! {
     LOSS = 232, "the loss does not fit the data";
     ELSE = 233, "`else` follows no `if`";
     SPLIT = 234, "the parts of a split are more than the whole";
+    DUPLICATE_VALUE = 235, "two values of one module have one name";
+    UNKNOWN_VALUE = 236, "a value is recalled that was not saved";
     GRAPH_SHAPE = 301, "a layer cannot take the shape of its input";
     GRAPH_AXIS = 302, "an axis is out of range";
     GRAPH_RESHAPE = 303, "a reshape changes the number of elements";
@@ -132,6 +134,15 @@ catalogue! {
     PRECISION_UNMATCHED = 401, "a precision rule matches nothing";
     PRECISION_UNKNOWN_KIND = 402, "a precision policy names an op that does not exist";
     PRECISION_LOSS_RULE = 403, "a precision rule does not apply to the loss";
+    ALIGNMENT = 410, "a matrix dimension is no multiple of 8";
+    FLUSHED = 411, "a constant is zero in its format";
+    OVERFLOWS = 412, "a constant is infinite in its format";
+    DECAY = 413, "weight decay acts on norms and biases";
+    SCHEDULE_LENGTH = 414, "a schedule is longer than the run";
+    MEMORY = 415, "a batch does not fit into the device";
+    NO_TENSOR_CORES = 416, "a device cannot compute a format, or not fast";
+    IDLE_ALLOW = 417, "`allow` turns off a warning that there is not";
+    ALLOW = 418, "`allow` names no warning, or gives no reason";
     LOCK_SYNTAX = 501, "a line of the lock is not in its grammar";
     LOCK_CONFLICT = 502, "the lock has conflict markers";
     LOCK_UNKNOWN_VERSION = 503, "the lock has a version that this amp does not read";
@@ -176,6 +187,7 @@ catalogue! {
     DATA_BATCH = 735, "there would be no batch";
     DATA_NORMALISE = 736, "a normalisation cannot be";
     DATA_PREPARED = 737, "prepared data cannot be used";
+    DATA_HEADER = 738, "`header` does not fit the first row";
     STORE_IO = 760, "the disk refused";
     STORE_DISK_FULL = 761, "the disk is full";
     STORE_READ_ONLY = 762, "the place is read-only";

@@ -158,7 +158,7 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32]) -> Batch {
             Buffer::Float(labels)
         }
     };
-    Batch { features, labels }
+    Batch { features: Buffer::Float(features), labels }
 }
 
 /// Says what a person should know of a step, and ends a run that cannot recover.

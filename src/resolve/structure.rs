@@ -28,6 +28,8 @@ pub(super) fn given_name(node: &mut Node) -> Option<(String, Span)> {
             };
         }
         "use" => node.arguments.get(1)?,
+        // Their argument names a value, not a layer.
+        "save" | "recall" => return None,
         _ => node.arguments.first()?,
     };
     let Value::Text(name) = &argument.value else { return None };
@@ -36,6 +38,16 @@ pub(super) fn given_name(node: &mut Node) -> Option<(String, Span)> {
         node.arguments.remove(0);
     }
     Some(given)
+}
+
+/// True for a node that is a layer, and not one that shapes a body.
+pub(super) fn is_layer(node: &Node) -> bool {
+    !STRUCTURES.contains(&node.name.text.as_str())
+}
+
+/// True for a node without a given name.
+pub(super) fn is_unnamed(node: &Node) -> bool {
+    !matches!(node.arguments.first().map(|argument| &argument.value), Some(Value::Text(_)))
 }
 
 pub(super) fn default_name(node: &Node) -> String {
@@ -50,7 +62,8 @@ pub(super) fn default_name(node: &Node) -> String {
 }
 
 /// The nodes that shape a body.
-pub(super) const STRUCTURES: [&str; 6] = ["repeat", "if", "else", "residual", "parallel", "use"];
+pub(super) const STRUCTURES: [&str; 8] =
+    ["repeat", "if", "else", "residual", "parallel", "use", "save", "recall"];
 
 pub(super) fn structure(name: &str) -> NodeRule {
     match name {
@@ -63,14 +76,24 @@ pub(super) fn structure(name: &str) -> NodeRule {
         "else" => NodeRule::new("else", "keeps its block when the condition before it does not hold"),
         "residual" => NodeRule::new("residual", "adds its block's input to its output"),
         "parallel" => NodeRule::new("parallel", "runs chains from one input and combines their outputs")
-            .property(Rule::choice("combine", &["add", "multiply", "concatenate"], "How the outputs meet."))
+            .property(Rule::choice(
+                "combine",
+                &["add", "subtract", "multiply", "concatenate"],
+                "How the outputs meet.",
+            ))
             .property(
                 Rule::integer("axis", 1, 7, "The axis to concatenate along; the batch is 0.").optional(),
             ),
         "chain" => NodeRule::new("chain", "one of the chains"),
+        "operand" => NodeRule::new("operand", "the chain that gives an operand"),
+        "save" => NodeRule::new("save", "keeps the current value under a name")
+            .argument(Rule::text("name", "The name, unique in the module.")),
+        "recall" => NodeRule::new("recall", "makes a saved value the current one")
+            .argument(Rule::text("name", "The name that `save` gave.")),
         _ => NodeRule::new("use", "puts another module here")
             .argument(Rule::text("module", "The module."))
             .argument(Rule::text("name", "The name in paths.").optional())
-            .open(),
+            .open()
+            .open_block(),
     }
 }
