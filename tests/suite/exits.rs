@@ -80,7 +80,7 @@ const CASES: &[Case] = &[
     (&["run", "--no-such-flag"], nothing, 2, "--no-such-flag"),
     (&["run", "nope/manifest.kdl"], nothing, 2, "nope/manifest.kdl"),
     (&["run"], |place| edit(place, "clip-norm", "clip-nrom"), 2, "AMP0202"),
-    (&["run", "--isa", "avx1024"], nothing, 2, "expected one of: scalar, avx2, avx512, neon"),
+    (&["run", "--isa", "avx1024"], nothing, 2, "AMP0705"),
     (&["run", "--device", "gpu"], nothing, 2, "expected one of: cpu, cuda"),
     (&["run", "--lockfile", "data"], nothing, 2, "is a folder"),
     (&["run", "--store", "manifest.kdl"], nothing, 2, "AMP0767"),
