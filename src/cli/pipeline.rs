@@ -23,7 +23,7 @@ use crate::probe::{Environment, MemoryLimit};
 use crate::report::number::bytes;
 use crate::resolve;
 use crate::store::{Store, StoreError};
-use crate::world::{Disk, World as _};
+use crate::world::{Disk, World};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Version of the portable arithmetic: raised whenever a kernel gives other bits.
@@ -41,9 +41,13 @@ pub struct Resolved {
 
 /// Reads and resolves a manifest.
 pub fn resolve(manifest: &Utf8Path) -> Result<Resolved, Failure> {
-    let text = read_text(manifest)?;
+    resolve_in(manifest, &Disk)
+}
+
+fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failure> {
+    let text = resolve::read(manifest, world).map_err(unreadable)?;
     let mut sources = SourceMap::default();
-    let (plan, diagnostics) = resolve::resolve_text(manifest, &text, &Disk, &mut sources);
+    let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
         Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
             Ok(Resolved { plan, sources, warnings: diagnostics })
@@ -59,10 +63,14 @@ pub fn manifest_path(path: &Utf8Path) -> Utf8PathBuf {
 
 /// Resolves a manifest and, when its data is there, compiles it; all faults and warnings, nothing else.
 pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
-    let mut resolved = resolve(manifest)?;
-    // A store that is nowhere: checking writes nothing.
-    let Ok(store) = Store::open_read_only(&folder_of(manifest).join(".amp")) else { return Ok(resolved) };
-    match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
+    check_in(manifest, &Disk, &folder_of(manifest).join(".amp"))
+}
+
+/// As [`check`], for a manifest in any world, with the store at `root`, to which nothing is written.
+pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Result<Resolved, Failure> {
+    let mut resolved = resolve_in(manifest, world)?;
+    let Ok(store) = Store::open_read_only(root) else { return Ok(resolved) };
+    match data::prepare(&resolved.plan.data, folder_of(manifest), world, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => advise(&mut resolved, &prepared, &compiled),
             Err(failure) => return Err(failure.with(resolved.sources)),
@@ -79,8 +87,11 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
 
 /// Reads a text that a person named on the command line.
 pub fn read_text(path: &Utf8Path) -> Result<String, Failure> {
-    resolve::read(path, &Disk)
-        .map_err(|fault| Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() })
+    resolve::read(path, &Disk).map_err(unreadable)
+}
+
+fn unreadable(fault: Box<Diagnostic>) -> Failure {
+    Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() }
 }
 
 /// The folder that paths in a manifest are relative to.

@@ -125,7 +125,7 @@ impl World for Disk {
     }
 }
 
-/// Files held in memory, for tests.
+/// Files held in memory, for tests. A path that begins with `./` is the one without.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// Path to content.
@@ -141,15 +141,20 @@ impl Memory {
     }
 }
 
+fn bare(path: &Utf8Path) -> &Utf8Path {
+    path.strip_prefix(".").unwrap_or(path)
+}
+
 impl World for Memory {
     fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>> {
         self.files
-            .get(path)
+            .get(bare(path))
             .cloned()
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("failed to open file `{path}`")))
     }
 
     fn is_folder(&self, path: &Utf8Path) -> bool {
+        let path = bare(path);
         !self.files.contains_key(path) && self.files.keys().any(|file| file.starts_with(path))
     }
 
@@ -157,7 +162,7 @@ impl World for Memory {
         Ok(self
             .files
             .keys()
-            .filter_map(|file| file.strip_prefix(folder).ok().map(Utf8Path::to_owned))
+            .filter_map(|file| file.strip_prefix(bare(folder)).ok().map(Utf8Path::to_owned))
             .collect())
     }
 }
