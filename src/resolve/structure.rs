@@ -93,6 +93,7 @@ pub(super) fn structure(name: &str) -> NodeRule {
         _ => NodeRule::new("use", "puts another module here")
             .argument(Rule::text("module", "The module."))
             .argument(Rule::text("name", "The name in paths.").optional())
-            .open(),
+            .open()
+            .open_block(),
     }
 }
