@@ -46,7 +46,9 @@ fn initialiser(rule: NodeRule) -> NodeRule {
 
 /// How the one parameter of a layer begins that has no bias.
 fn weight(rule: NodeRule, first: &'static str) -> NodeRule {
-    let std = Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0);
+    let std =
+        Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\" and \"truncated-normal\".")
+            .above(0.0);
     rule.property(Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text(first))
         .property(std.or("1"))
         .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
