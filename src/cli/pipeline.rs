@@ -5,18 +5,21 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::ui::Ui;
 use crate::arithmetic::Isa;
+use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
 use crate::data::{self, DataFault, LabelView, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
+use crate::exec::initial::{self, FirstValues};
 use crate::exec::session;
 use crate::graph::memory::training_arena;
 use crate::graph::{LabelKind, Role};
+use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
-use crate::probe::Environment;
+use crate::probe::{Environment, MemoryLimit};
 use crate::record::{self, Record};
 use crate::report::number::bytes;
 use crate::resolve;
@@ -62,7 +65,10 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
     let Ok(store) = Store::open_read_only(&folder_of(manifest).join(".amp")) else { return Ok(resolved) };
     match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
-            Ok(compiled) => resolved.warnings.extend(compiled.warnings),
+            Ok(compiled) => {
+                initial(&resolved, folder_of(manifest), &compiled)?;
+                advise(&mut resolved, &prepared, &compiled);
+            }
             Err(failure) => return Err(failure.with(resolved.sources)),
         },
         Err(faults) if faults.iter().all(|fault| matches!(fault.code.0, 720 | 721)) => {
@@ -77,20 +83,8 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
 
 /// Reads a text that a person named on the command line.
 pub fn read_text(path: &Utf8Path) -> Result<String, Failure> {
-    let bytes = Disk.read(path).map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let failure = Failure::new(Exit::Usage, error.to_string());
-        match missing {
-            true if path.file_name() == Some("manifest.kdl") => {
-                failure.help("name a manifest, or write one with `amp init`")
-            }
-            _ => failure,
-        }
-    })?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::new(Exit::Usage, format!("`{path}` is not UTF-8: byte {at} begins no character"))
-    })
+    resolve::read(path, &Disk)
+        .map_err(|fault| Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() })
 }
 
 /// The folder that paths in a manifest are relative to.
@@ -130,6 +124,8 @@ pub struct Ready {
     pub compiled: Compiled,
     /// The graphs of a shorter last batch, when there is one.
     pub short: Option<Compiled>,
+    /// First values from a file, when the manifest names one.
+    pub initial: Option<FirstValues>,
     /// The lock that the manifest gives now, without platform nodes.
     pub fresh: Lock,
     /// Where the lock is.
@@ -142,7 +138,7 @@ pub struct Ready {
 pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
     let mut resolved = resolve(manifest)?;
     let folder = folder_of(manifest);
-    let prepared = data::prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
+    let mut prepared = data::prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
@@ -159,15 +155,56 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
-    resolved.warnings.extend(compiled.warnings.iter().cloned());
+    let initial = initial(&resolved, folder, &compiled)?.map(|(source, values)| {
+        // As a source of data: it is in the lock with its digest, and it is hashed again after the run.
+        prepared.sources.push(source);
+        values
+    });
+    advise(&mut resolved, &prepared, &compiled);
     if !resolved.warnings.is_empty() && !ui.quiet && !ui.json {
         ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
     }
     let lock_path = lock_path(manifest, places);
-    let fresh =
-        derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
+    let name = relative(manifest, &lock_path)?;
+    let fresh = derive(&resolved.plan, &prepared, &compiled, short.as_ref(), initial.as_ref(), &name);
     let existing = read_lock(&lock_path)?;
-    Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
+    Ok(Ready { resolved, prepared, compiled, short, initial, fresh, lock_path, existing })
+}
+
+/// Reads the file of first values that a plan names, and matches it with the model.
+fn initial(
+    resolved: &Resolved,
+    folder: &Utf8Path,
+    compiled: &Compiled,
+) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
+    let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
+    let read = data::read_source(&initial.path, folder, &Disk).map_err(|fault| data_failure(vec![fault]));
+    let (bytes, source) = read?;
+    match initial::load(&resolved.plan, &compiled.graph, &bytes) {
+        Ok(values) => Ok(values.map(|values| (source, values))),
+        Err(diagnostics) => Err(Failure::Manifest { diagnostics, sources: resolved.sources.clone() }),
+    }
+}
+
+/// Adds the warnings of data and compiler and the advice of the lints, less what the manifest allows.
+fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
+    let mut warnings = std::mem::take(&mut resolved.warnings);
+    warnings.extend(prepared.warnings.iter().map(DataFault::warning));
+    warnings.extend(compiled.warnings.iter().cloned());
+    let again = |batch: usize, low: Option<Format>| {
+        let mut plan = resolved.plan.clone();
+        if let Some(low) = low {
+            plan.precision = resolve::library_policy(low)?;
+        }
+        compile(&plan, prepared, batch).ok()
+    };
+    warnings.extend(lint::lint(&lint::Subject {
+        plan: &resolved.plan,
+        compiled,
+        steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        compile: &again,
+    }));
+    resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
 }
 
 enum CompileFailure {
@@ -207,8 +244,13 @@ fn derive(
     prepared: &Prepared,
     compiled: &Compiled,
     short: Option<&Compiled>,
+    initial: Option<&FirstValues>,
     manifest: &str,
 ) -> Lock {
+    let mut sections = plan.section_digests();
+    if let Some(initial) = initial {
+        sections.insert("initial", initial.digest);
+    }
     let sources = prepared
         .sources
         .iter()
@@ -223,7 +265,7 @@ fn derive(
         manifest: manifest.to_owned(),
         run: plan.run.name.clone(),
         entries: plan.entries(),
-        sections: plan.section_digests(),
+        sections,
         sources,
         data: prepared.content,
         modules: plan.modules.clone(),
@@ -327,19 +369,23 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
     Ok(clean)
 }
 
-/// Refuses a run that needs more memory than the machine has: persistent values and the results of one step, 4 bytes an
-/// element.
+/// Refuses a run that needs more memory than the machine has, or than this process may take: persistent values and the
+/// results of one step, 4 bytes an element.
 pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Failure> {
-    let Some(found) = environment.memory_bytes else { return Ok(()) };
     let step = &ready.compiled.step;
     let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
     let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
     let results = training_arena(step).elements as u64;
     let needed = elements.saturating_add(results).saturating_mul(4);
-    if needed > found {
+    if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
         return Err(ExecFault::memory(&bytes(needed), &bytes(found)).into());
     }
-    Ok(())
+    let Some(limit) = MemoryLimit::probe().filter(|limit| needed > limit.bytes) else { return Ok(()) };
+    let message =
+        format!("the run needs {} of memory, and {} leaves {}", bytes(needed), limit.by, bytes(limit.bytes));
+    let raise = limit.raise.map_or_else(String::new, |raise| format!(", or raise the limit: {raise}"));
+    let help = format!("make the model or `data batch` smaller{raise}; `amp graph` shows every size");
+    Err(ExecFault::new(crate::diag::codes::RUN_MEMORY, message).help(help).into())
 }
 
 /// The worker threads and the instruction set that were asked for.
@@ -374,20 +420,7 @@ fn exit_of(code: u16) -> Exit {
 /// Faults of data as diagnostics.
 fn data_failure(faults: Vec<DataFault>) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
-    let diagnostics = faults
-        .into_iter()
-        .map(|fault| {
-            let message = fault
-                .place
-                .as_ref()
-                .map_or_else(|| fault.message.clone(), |place| format!("{place}: {}", fault.message));
-            let diagnostic = Diagnostic::error(fault.code, message);
-            match fault.help {
-                Some(help) => diagnostic.help(help),
-                None => diagnostic,
-            }
-        })
-        .collect();
+    let diagnostics = faults.into_iter().map(Diagnostic::from).collect();
     Failure::Faults { exit, diagnostics, sources: SourceMap::default() }
 }
 

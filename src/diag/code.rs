@@ -116,6 +116,7 @@ catalogue! {
     DUPLICATE_VALUE = 235, "two values of one module have one name";
     UNKNOWN_VALUE = 236, "a value is recalled that was not saved";
     SHARE = 237, "a layer shares parameters that are not there";
+    INITIAL_PATTERN = 238, "a pattern for names of tensors cannot be read";
     GRAPH_SHAPE = 301, "a layer cannot take the shape of its input";
     GRAPH_AXIS = 302, "an axis is out of range";
     GRAPH_RESHAPE = 303, "a reshape changes the number of elements";
@@ -139,6 +140,15 @@ catalogue! {
     PRECISION_UNMATCHED = 401, "a precision rule matches nothing";
     PRECISION_UNKNOWN_KIND = 402, "a precision policy names an op that does not exist";
     PRECISION_LOSS_RULE = 403, "a precision rule does not apply to the loss";
+    ALIGNMENT = 410, "a matrix dimension is no multiple of 8";
+    FLUSHED = 411, "a constant is zero in its format";
+    OVERFLOWS = 412, "a constant is infinite in its format";
+    DECAY = 413, "weight decay acts on norms and biases";
+    SCHEDULE_LENGTH = 414, "a schedule is longer than the run";
+    MEMORY = 415, "a batch does not fit into the device";
+    NO_TENSOR_CORES = 416, "a device cannot compute a format, or not fast";
+    IDLE_ALLOW = 417, "`allow` turns off a warning that there is not";
+    ALLOW = 418, "`allow` names no warning, or gives no reason";
     LOCK_SYNTAX = 501, "a line of the lock is not in its grammar";
     LOCK_CONFLICT = 502, "the lock has conflict markers";
     LOCK_UNKNOWN_VERSION = 503, "the lock has a version that this amp does not read";
@@ -183,6 +193,7 @@ catalogue! {
     DATA_BATCH = 735, "there would be no batch";
     DATA_NORMALISE = 736, "a normalisation cannot be";
     DATA_PREPARED = 737, "prepared data cannot be used";
+    DATA_HEADER = 738, "`header` does not fit the first row";
     STORE_IO = 760, "the disk refused";
     STORE_DISK_FULL = 761, "the disk is full";
     STORE_READ_ONLY = 762, "the place is read-only";
@@ -191,6 +202,9 @@ catalogue! {
     STORE_CORRUPT = 765, "bytes in the store are damaged";
     STORE_BROKEN_LINE = 766, "a record would be broken";
     STORE_LAYOUT = 767, "not a store that this amp can use";
+    INITIAL_NAMES = 790, "tensors of a file and parameters of a model do not pair";
+    INITIAL_SHAPE = 791, "a tensor of a file does not fit its parameter";
+    INITIAL_RULE = 792, "a rule for initial weights reaches nothing";
     VERIFY_DIFFERS = 801, "the run differs from what was recorded";
     VERIFY_NOT_DETERMINISTIC = 802, "two runs of one lock differ on one machine";
     VERIFY_INCONCLUSIVE = 803, "there was nothing to compare, or not all of it";

@@ -8,6 +8,7 @@
 mod layer;
 mod loss;
 mod parameters;
+mod sequence;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
@@ -143,6 +144,8 @@ struct Builder {
     used: BTreeMap<(String, String), ValueId>,
     /// The values of `save`; `None` for one that is unknown after a fault.
     saved: BTreeMap<String, Option<ValueId>>,
+    /// How many tokens the features' vocabulary has, if they are tokens.
+    tokens: Option<usize>,
     sink: Sink,
     purpose: Purpose,
 }
@@ -176,6 +179,7 @@ impl Builder {
             owners: BTreeMap::new(),
             used: BTreeMap::new(),
             saved: BTreeMap::new(),
+            tokens: features.tokens,
             sink: Sink::default(),
             purpose: Purpose::Training,
         }
@@ -234,6 +238,7 @@ impl Builder {
                 Block::Parallel { path, combine, chains, span } => {
                     let kind = match combine {
                         Combine::Add => "add",
+                        Combine::Subtract => "subtract",
                         Combine::Multiply => "multiply",
                         Combine::Concatenate { .. } => "concatenate",
                     };
@@ -271,11 +276,14 @@ impl Builder {
             return None;
         }
         let first = *known.first()?;
-        let combined = if let Combine::Concatenate { axis } = combine {
-            self.concatenate(place, &known, axis)
-        } else {
-            let op = if combine == Combine::Add { Op::Add } else { Op::Multiply };
+        let mut pairwise = |op: &Op| {
             known[1..].iter().try_fold(first, |left, right| self.elementwise(place, op.clone(), left, *right))
+        };
+        let combined = match combine {
+            Combine::Concatenate { axis } => self.concatenate(place, &known, axis),
+            Combine::Add => pairwise(&Op::Add),
+            Combine::Subtract => pairwise(&Op::Subtract),
+            Combine::Multiply => pairwise(&Op::Multiply),
         };
         // After a fault in a chain or in the meeting the first chain's result is the best guess.
         Some(combined.unwrap_or(first))
@@ -414,7 +422,8 @@ impl Builder {
         let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
         self.used.insert(key, value);
         let (fan_in, fan_out) = fans;
-        self.graph.parameters.push(Parameter { value, initialiser, fan_in, fan_out, frozen: false });
+        let parameter = Parameter { value, initialiser, zero_row: None, fan_in, fan_out, frozen: false };
+        self.graph.parameters.push(parameter);
         Some(value)
     }
 

@@ -32,6 +32,7 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             fields.rest.push(argument);
         }
     }
+    let mut unknown = Vec::new();
     for property in &node.properties {
         match rule.properties.iter().find(|known| known.name == property.name.text) {
             Some(expected) => {
@@ -43,7 +44,7 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
                 }
             }
             None if rule.open => fields.open.push(property),
-            None => unknown_property(property, rule, path, sink),
+            None => unknown.push(property),
         }
     }
     for (index, expected) in rule.arguments.iter().enumerate() {
@@ -51,9 +52,15 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             missing(expected, node, path, true, &mut fields, sink);
         }
     }
-    for expected in &rule.properties {
-        if node.property(&expected.name).is_none() {
-            missing(expected, node, path, false, &mut fields, sink);
+    let meant = meant(&unknown, node, rule);
+    for property in unknown {
+        unknown_property(property, rule, meant, path, sink);
+    }
+    for expected in rule.properties.iter().filter(|expected| node.property(&expected.name).is_none()) {
+        match meant {
+            // One mistake, one report.
+            Some(meant) if meant.name == expected.name => fill(expected, &mut fields.values),
+            _ => missing(expected, node, path, false, &mut fields, sink),
         }
     }
     check_children(node, rule, path, &mut fields, sink);
@@ -164,13 +171,28 @@ pub(crate) fn unknown_node<'a>(
     sink.push(diagnostic.help(suggestion(&node.name.text, &known)));
 }
 
-fn unknown_property(property: &Property, rule: &NodeRule, path: &str, sink: &mut Sink) {
+/// The property that was meant by the only unknown one: the only one that is required and missing, unless another is nearer.
+fn meant<'rule>(unknown: &[&Property], node: &Node, rule: &'rule NodeRule) -> Option<&'rule Rule> {
+    let [unknown] = unknown else { return None };
+    let absent =
+        |expected: &&Rule| expected.presence == Presence::Required && node.property(&expected.name).is_none();
+    let mut absent = rule.properties.iter().filter(absent);
+    let (Some(only), None) = (absent.next(), absent.next()) else { return None };
+    let near = nearest(&unknown.name.text, rule.properties.iter().map(|rule| rule.name.as_ref()));
+    near.is_none_or(|near| near == only.name).then_some(only)
+}
+
+fn unknown_property(property: &Property, rule: &NodeRule, meant: Option<&Rule>, path: &str, sink: &mut Sink) {
     let known: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
     let name = clip(&property.name.text);
+    let help = match meant {
+        Some(meant) => format!("did you mean `{}`? {}", meant.name, meant.doc),
+        None => suggestion(&property.name.text, &known),
+    };
     sink.push(
         Diagnostic::error(codes::UNKNOWN_PROPERTY, format!("`{path}` has no property `{name}`"))
             .at(property.name.span, "not known here")
-            .help(suggestion(&property.name.text, &known)),
+            .help(help),
     );
 }
 
@@ -388,7 +410,18 @@ fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Op
             Some(format!("write {}", written(&format!("#{}", number.lexeme == "1"))))
         }
         (Kind::Text, Value::Number(number)) => {
-            Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme)))))
+            let lexeme = clip(&number.lexeme);
+            let known: Vec<&str> = rule.one_of.iter().map(Name::as_ref).collect();
+            Some(match rule.numbers_in {
+                Some(other) => format!("a number is written `{other}={lexeme}`"),
+                None if known.is_empty() || known.contains(&lexeme.as_str()) => {
+                    format!("put it in double quotes: {}", written(&format!("\"{lexeme}\"")))
+                }
+                None => format!("write one of {}", list(&known)),
+            })
+        }
+        (Kind::Text, _) if !rule.one_of.is_empty() && *value != Value::Null => {
+            Some(format!("write one of {}", list(&rule.one_of.iter().map(Name::as_ref).collect::<Vec<_>>())))
         }
         (Kind::Shape | Kind::List(_), _) => {
             Some(format!("write it as a node in the block: `{{ {} … }}`", rule.name))
@@ -405,7 +438,11 @@ fn number_fault(
     path: &str,
     written: &dyn Fn(&str) -> String,
 ) -> ValueFault {
-    let width = if rule.kind == Kind::Real32 { "f32" } else { "f64" };
+    // The largest and the smallest positive number of each format, as people write them.
+    let (width, largest, smallest) = match rule.kind {
+        Kind::Real32 => ("f32", format!("{:e}", f32::MAX), format!("{:e}", f32::from_bits(1))),
+        _ => ("f64", format!("{:e}", f64::MAX), format!("{:e}", f64::from_bits(1))),
+    };
     let lexeme = clip(lexeme);
     let (code, message, help) = match fault {
         NumberFault::NotWhole(whole) => (
@@ -416,17 +453,20 @@ fn number_fault(
         NumberFault::TooLarge if rule.kind == Kind::Integer => (
             codes::DOES_NOT_FIT,
             format!("`{path}` is larger than any whole number that amp counts with"),
-            None,
+            Some(format!("it must be {}", rule.range)),
         ),
         NumberFault::TooLarge => (
             codes::DOES_NOT_FIT,
-            format!("`{path}` is larger than the largest {width}"),
-            Some("write a finite number".to_owned()),
+            format!("`{path}` is `{lexeme}`, and does not fit {width}, whose largest number is {largest}"),
+            Some(format!("write a number whose size is at most {largest}")),
         ),
         NumberFault::TooSmall => (
             codes::DOES_NOT_FIT,
             format!("`{path}` is not zero, and so small that it is zero as {width}"),
-            Some(format!("write {} if zero is meant", written("0"))),
+            Some(match rule.range.holds(0.0) {
+                true => format!("write {} if zero is meant", written("0")),
+                false => format!("write a number of at least {smallest}, the smallest {width} above zero"),
+            }),
         ),
     };
     let label = match fault {
@@ -446,7 +486,9 @@ fn range_fault(rule: &Rule, value: f64, lexeme: &str, path: &str) -> Option<Valu
         message: format!("`{path}` is {}, and must be {}", clip(lexeme), rule.range),
         label: format!("must be {}", rule.range),
         declared: "the range is declared here".to_owned(),
-        help: None,
+        help: Some(lower(&rule.doc))
+            .filter(|doc| *doc != rule.name)
+            .map(|doc| format!("`{}`: {doc}", rule.name)),
     })
 }
 

@@ -169,6 +169,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         range: Default::default(),
         length: Default::default(),
         one_of: Vec::new(),
+        numbers_in: None,
         doc: Name::Owned(fields.text("doc").to_owned()),
         span: Some(name_span),
     };

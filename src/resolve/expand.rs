@@ -295,6 +295,7 @@ impl<'a, 'world> Expander<'a, 'world> {
     ) {
         let fields = check(&item.node, &structure("parallel"), "parallel", self.sink);
         let combine = match fields.text("combine") {
+            "subtract" => Combine::Subtract,
             "multiply" => Combine::Multiply,
             "concatenate" => Combine::Concatenate { axis: fields.optional_whole("axis").unwrap_or(1) },
             _ => Combine::Add,

@@ -9,6 +9,7 @@ use super::rule::Kind;
 use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
+use crate::plan::initial::InitialWeights;
 use crate::plan::{
     Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
     Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
@@ -52,6 +53,7 @@ pub(super) fn manifest(
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
+    let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
     let plan = Plan {
         edition,
@@ -67,6 +69,7 @@ pub(super) fn manifest(
         schedule,
         train,
         evaluate,
+        allow,
         modules: modules.uses(),
         origins,
     };
@@ -172,18 +175,26 @@ impl<'a> Lowering<'a, '_> {
 
     fn environment(&mut self) -> Environment {
         let Some(primitive) = self.primitive(ModuleKind::Environment, "std:environments/cpu") else {
-            return Environment { name: String::new(), target: String::new(), pins: BTreeMap::new() };
+            return Environment {
+                name: String::new(),
+                target: String::new(),
+                pins: BTreeMap::new(),
+                device: None,
+            };
         };
         let mut pins = BTreeMap::new();
         let mut target = String::new();
+        let mut device = None;
         if let Some(fields) = primitive::fields(ModuleKind::Environment, &primitive.node, self.sink) {
             target = fields.text("target").to_owned();
             self.pins(&fields, &mut pins);
+            device = fields.child("device").map(primitive::device);
         }
+        self.origin("environment", self.node("environment").and_then(|fields| fields.span("module")));
         if let Some(fields) = self.node("environment") {
             self.pins(fields, &mut pins);
         }
-        Environment { name: primitive.module, target, pins }
+        Environment { name: primitive.module, target, pins, device }
     }
 
     fn pins(&mut self, fields: &Fields<'_>, pins: &mut BTreeMap<String, String>) {
@@ -248,6 +259,7 @@ impl<'a> Lowering<'a, '_> {
                 arguments: BTreeMap::new(),
                 body: Vec::new(),
                 freeze: Vec::new(),
+                initial: None,
             };
         };
         let mut arguments = BTreeMap::new();
@@ -266,7 +278,8 @@ impl<'a> Lowering<'a, '_> {
         }
         self.layer_origins(&body);
         let freeze = self.freeze();
-        Model { module: frame.module.name.clone(), arguments, body, freeze }
+        let initial = self.initial();
+        Model { module: frame.module.name.clone(), arguments, body, freeze, initial }
     }
 
     /// The globs of `freeze`, in order.
@@ -280,6 +293,15 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         globs
+    }
+
+    /// The file of first values, if there is one.
+    fn initial(&mut self) -> Option<InitialWeights> {
+        let fields = self.node("model")?.child("initial")?;
+        let mut places = Vec::new();
+        let initial = super::initial::lower(fields, &mut |path, span| places.push((path, span)), self.sink);
+        places.into_iter().for_each(|(path, span)| self.origin(path, span));
+        initial
     }
 
     /// A fault when a node that names parameters names none.

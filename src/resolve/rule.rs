@@ -183,6 +183,8 @@ pub struct Rule {
     pub length: Range,
     /// The texts that it may be; any when empty.
     pub one_of: Vec<Name>,
+    /// For a text: the property beside it that takes numbers of the same meaning.
+    pub numbers_in: Option<&'static str>,
     /// What it is, one sentence.
     pub doc: Name,
     /// Where a module declares it.
@@ -198,6 +200,7 @@ impl Rule {
             range: Range::default(),
             length: Range::default(),
             one_of: Vec::new(),
+            numbers_in: None,
             doc: Name::Borrowed(doc),
             span: None,
         }
@@ -245,6 +248,12 @@ impl Rule {
     pub(crate) fn item(&self) -> Option<Self> {
         let kind = self.kind.item()?;
         Some(Self { kind, presence: Presence::Required, ..self.clone() })
+    }
+
+    /// A text, whose numbers stand in another property.
+    pub fn numbers_in(mut self, other: &'static str) -> Self {
+        self.numbers_in = Some(other);
+        self
     }
 
     /// With a lower end.

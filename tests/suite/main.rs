@@ -4,6 +4,8 @@
 mod accuracy;
 mod commands;
 mod damage;
+mod faults;
+mod page_sessions;
 mod pages;
 mod readme;
 mod repro;
