@@ -422,8 +422,14 @@ impl Builder {
         let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
         self.used.insert(key, value);
         let (fan_in, fan_out) = fans;
-        let parameter = Parameter { value, initialiser, zero_row: None, fan_in, fan_out, frozen: false };
-        self.graph.parameters.push(parameter);
+        self.graph.parameters.push(Parameter {
+            value,
+            initialiser,
+            zero_row: None,
+            fan_in,
+            fan_out,
+            frozen: false,
+        });
         Some(value)
     }
 

@@ -448,6 +448,16 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
             "hidden=256 layers=2 classes=10",
             "hidden=256 layers=2 classes=10 { freeze \"hidden.0.**\" }",
         ),
+        (
+            "model",
+            "hidden=256 layers=2 classes=10",
+            "hidden=256 layers=2 classes=10 { initial \"w.safetensors\" }",
+        ),
+        (
+            "model",
+            "hidden=256 layers=2 classes=10",
+            "hidden=256 layers=2 classes=10 { initial \"w.safetensors\" { missing \"head.**\" } }",
+        ),
         ("loss", "scaler ", "loss \"cross-entropy\" label-smoothing=0.1\nscaler "),
         ("loss", "scaler ", "loss \"cross-entropy\" ignore-index=-1\nscaler "),
         ("precision", "layer \"head\" dtype=\"f32\"", "layer \"hidden.**\" dtype=\"f32\""),
