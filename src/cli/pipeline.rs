@@ -174,10 +174,9 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
     }
     let lock_path = lock_path(manifest, places);
-<<<<<<< HEAD
     let name = relative(manifest, &lock_path)?;
     let fresh = derive(&resolved.plan, &prepared, &compiled, short.as_ref(), initial.as_ref(), &name);
-    let existing = read_lock(&lock_path)?;
+    let existing = lockfile::read(&lock_path)?;
     Ok(Ready { resolved, prepared, compiled, short, initial, fresh, lock_path, existing })
 }
 
@@ -194,12 +193,6 @@ fn initial(
         Ok(values) => Ok(values.map(|values| (source, values))),
         Err(diagnostics) => Err(Failure::Manifest { diagnostics, sources: resolved.sources.clone() }),
     }
-=======
-    let fresh =
-        derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
-    let existing = lockfile::read(&lock_path)?;
-    Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
->>>>>>> main
 }
 
 /// Adds the warnings of data and compiler and the advice of the lints, less what the manifest allows.

@@ -52,13 +52,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     );
     let started_with = unhashed(&environment, arguments, &threads.count(), &isa.to_string());
     let mut engine = Engine::new(steps, ready.resolved.plan.run.seed, threads, isa);
-<<<<<<< HEAD
     ready.initial.iter().for_each(|values| values.apply(&mut engine));
-    let folder = store.new_run(&locked.header.id)?;
-    let outcome = train(&ready, &locked, &mut engine, &folder, length, started_with, ui)?;
-    let finished = close(&ready, arguments, &mut engine, &folder, outcome)?;
-    conclude(arguments, &ready, &locked, &folder, finished, &watch, ui)
-=======
     let folder = store.new_run(&settled.lock.header.id)?;
     let recorder = match begin(&ready, &settled.lock, &folder, length, &started_with) {
         Ok(recorder) => recorder,
@@ -94,7 +88,6 @@ struct Settled {
     lock: Lock,
     /// Recorded results of another run id that it no longer has.
     dropped: Vec<Dropped>,
->>>>>>> main
 }
 
 /// Checks the lock that is there, or writes it.
