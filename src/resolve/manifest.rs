@@ -29,9 +29,12 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 .once()
                 .open_block()
                 .child(
-                    NodeRule::new("freeze", "parameters that stay as they begin")
-                        .many()
-                        .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number.")),
+                    NodeRule::new(
+                        "freeze",
+                        "parameters that stay as they begin; running statistics go on, as in PyTorch",
+                    )
+                    .many()
+                    .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number.")),
                 )
                 .child(super::initial::rule()),
             NodeRule::new("loss", "the training loss")

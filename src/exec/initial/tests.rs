@@ -115,7 +115,7 @@ fn what_does_not_match_is_told_at_once_with_the_nearest_names() {
             (790, "1 tensors of `w.safetensors` belong to no parameter:\n  `hed.weight`; the nearest is `head.weight`".to_owned()),
             (
                 790,
-                "2 parameters are not in `w.safetensors`:\n  `head.bias`; the nearest is `hed.weight`\n  `head.weight`; the nearest is `hed.weight`"
+                "2 parameters are not in `w.safetensors`:\n  `head.bias`\n  `head.weight`; the nearest is `hed.weight`"
                     .to_owned()
             ),
         ]
