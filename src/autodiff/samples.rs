@@ -7,7 +7,7 @@ use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
+    Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Share, Train,
 };
 use std::collections::BTreeMap;
 
@@ -119,7 +119,13 @@ pub fn plan(body: Vec<Block>) -> Plan {
             device: None,
         },
         data: data(),
-        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body, freeze: Vec::new() },
+        model: Model {
+            module: "sample".to_owned(),
+            arguments: BTreeMap::new(),
+            body,
+            freeze: Vec::new(),
+            initial: None,
+        },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
         scaler: Scaler::Dynamic { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, floor: 1.0 },
@@ -150,7 +156,8 @@ fn data() -> DataSpec {
     }
 }
 
-fn classes(count: usize) -> LabelKind {
+/// Labels of so many classes.
+pub fn classes(count: usize) -> LabelKind {
     LabelKind::ClassIndex { classes: Some(count), shape: Vec::new() }
 }
 
@@ -289,6 +296,28 @@ pub fn images() -> Sample {
     Sample { plan: plan(body), features: [2, 3, 4].into(), labels: classes(3) }
 }
 
+/// A layer that uses the parameters of another one: all of them, or the weight alone.
+pub fn sharing(block: Block, path: &str, weight_only: bool) -> Block {
+    let share = Some(Share { path: path.to_owned(), weight_only, span: span(6) });
+    match block {
+        Block::Layer(layer) => Block::Layer(Layer { share, ..layer }),
+        other => other,
+    }
+}
+
+/// Layers that share: a linear layer used twice, a normalisation used twice, and a head whose weight is the encoder's.
+pub fn shared() -> Sample {
+    let body = vec![
+        linear("encoder", 6),
+        layer("norm", LayerKind::LayerNorm { eps: 1e-5 }),
+        layer("act", LayerKind::Tanh),
+        sharing(linear("again", 6), "encoder", false),
+        sharing(layer("norm-again", LayerKind::LayerNorm { eps: 1e-5 }), "norm", false),
+        sharing(linear("head", 6), "encoder", true),
+    ];
+    Sample { plan: plan(body), features: [6].into(), labels: classes(6) }
+}
+
 /// Every sample, by name.
 pub fn all() -> Vec<(&'static str, Sample)> {
     vec![
@@ -299,5 +328,6 @@ pub fn all() -> Vec<(&'static str, Sample)> {
         ("gated", gated()),
         ("tokens", tokens()),
         ("images", images()),
+        ("shared", shared()),
     ]
 }

@@ -112,6 +112,12 @@ impl Plan {
         for (index, glob) in self.model.freeze.iter().enumerate() {
             lines.add(format!("model.freeze.{index}"), glob.as_str());
         }
+        if let Some(initial) = &self.model.initial {
+            lines.add("model.initial", initial.path.as_str());
+            for (index, rule) in initial.rules.iter().enumerate() {
+                lines.add(format!("model.initial.{index}"), rule.text());
+            }
+        }
         self.loss_entries(&mut lines);
         self.precision_entries(&mut lines);
         self.scaler_entries(&mut lines);

@@ -4,6 +4,7 @@
 //! files take no part: two manifests that ask for the same computation have one digest, however they ask. What files
 //! contain is hashed where they are read.
 
+use super::initial;
 use super::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
     Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
@@ -39,6 +40,11 @@ impl Plan {
         if !self.model.freeze.is_empty() {
             hasher.tag("freeze");
             self.model.freeze.content_hash(&mut hasher);
+        }
+        if let Some(initial) = &self.model.initial {
+            hasher.tag("initial");
+            let rules: Vec<String> = initial.rules.iter().map(initial::InitialRule::text).collect();
+            rules.content_hash(&mut hasher);
         }
         hasher.finish()
     }

@@ -20,6 +20,8 @@ pub mod layout;
 pub mod loss;
 pub mod matrix;
 pub mod mean;
+#[cfg(test)]
+mod parameter_tests;
 pub mod pool;
 pub mod program;
 pub mod reduce;
