@@ -183,6 +183,9 @@ impl<'a> Site<'a> {
         if let Some(kind) = self.scene.module_kind(&self.names).filter(|_| index == 0) {
             return self.modules(kind, quotes);
         }
+        if let (["module", "body", .., "recall"], 0) = (self.names.as_slice(), index) {
+            return self.saved(quotes);
+        }
         let before = self.node.arguments.first().filter(|_| index > 0);
         let first_is_text = before.map_or(!quotes, Option::is_some);
         match self.scene.argument(&self.names, rule, index, first_is_text) {
@@ -190,6 +193,13 @@ impl<'a> Site<'a> {
             Some(rule) => self.values(rule, quotes),
             None => Vec::new(),
         }
+    }
+
+    /// The values that the body saves.
+    fn saved(&self, quotes: bool) -> Vec<Item> {
+        let written = |name: String| if quotes { literal(&Value::Text(name)) } else { name };
+        let names = self.scene.saved().into_iter().map(|(name, _)| written(name));
+        names.map(|name| Item::new(name, CompletionItemKind::VARIABLE, self.range)).collect()
     }
 
     /// The values that a rule lists, and its default.

@@ -20,6 +20,12 @@ pub fn definition(scene: &Scene<'_>, offset: usize) -> Option<(Span, Option<Sour
         let named = scene.names(holders).into_iter().rev().find(|named| named.name == name)?;
         return Some((named.span, None));
     }
+    if let (["module", "body", .., "recall"], Part::Argument(0, argument)) = (names.as_slice(), located.part)
+        && let Value::Text(name) = &argument.value
+    {
+        let (_, span) = scene.saved().into_iter().find(|(saved, _)| saved == name)?;
+        return Some((span, None));
+    }
     let mut sources = SourceMap::default();
     let module = scene.module_of(&names, node, &mut sources)?;
     let span = match located.part {

@@ -31,6 +31,9 @@ pub struct Named {
     pub index: bool,
 }
 
+/// The nodes of a body whose first argument is a value of theirs and names no layer.
+const UNNAMED: [&str; 6] = ["repeat", "use", "if", "else", "save", "recall"];
+
 impl Scene<'_> {
     /// The folder that paths in the document are relative to.
     pub fn folder(&self) -> Utf8PathBuf {
@@ -70,7 +73,7 @@ impl Scene<'_> {
     /// True when the node's first argument, if text, names the layer instead of being one of its values.
     pub fn is_layer(&self, names: &[&str]) -> bool {
         let model = matches!(self.analysis.sort, TextSort::Module(None | Some(ModuleKind::Model)));
-        let shaped = names.last().is_some_and(|name| matches!(*name, "repeat" | "use" | "if" | "else"));
+        let shaped = names.last().is_some_and(|name| UNNAMED.contains(name));
         model && !shaped && matches!(names, ["module", "body", _, ..])
     }
 
@@ -100,6 +103,23 @@ impl Scene<'_> {
             Some(Named { name: name.clone(), span: argument.span, rule, index: false })
         };
         nodes.iter().filter(|node| node.name.text == "parameter").filter_map(named).collect()
+    }
+
+    /// The values that this module's body saves, with the places of their names.
+    pub fn saved(&self) -> Vec<(String, Span)> {
+        let mut saved = Vec::new();
+        let mut waiting: Vec<&Node> = self.analysis.tree.nodes.iter().collect();
+        while let Some(node) = waiting.pop() {
+            waiting.extend(node.nodes());
+            if let (true, Some(argument)) = (node.name.text == "save", node.arguments.first())
+                && let Value::Text(name) = &argument.value
+                && argument.annotation.is_none()
+            {
+                saved.push((name.clone(), argument.span));
+            }
+        }
+        saved.sort_by_key(|(_, span)| span.start);
+        saved
     }
 
     /// Everything that an expression inside these nodes can name; the innermost of one name last.

@@ -283,6 +283,8 @@ fn completions_in_modules_know_layers_and_names() {
     assert_eq!(names[..2], ["width", "i"]);
     let values = session.labels(&format!("{head}gelu approximate=|\n"));
     assert_eq!(values, ["\"none\"", "\"tanh\"", "(expr)"]);
+    let saved = session.labels(&format!("{head}save \"skip\"\nrelu\nrecall \"|\n"));
+    assert_eq!(saved, ["skip"]);
     let kinds = session.labels("module \"m\" kind=|");
     assert!(kinds.contains(&"\"optimizer\"".to_owned()), "{kinds:?}");
     let ends = session.labels("module \"m\" kind=\"model\" doc=\"\" {\nparameter \"a\" type=\"text\" |\n");

@@ -74,15 +74,26 @@ fn body_nodes(kind: ModuleKind, path: &[&str]) -> Vec<NodeRule> {
         let structures = STRUCTURES.iter().filter(|name| model || matches!(**name, "if" | "else" | "use"));
         table.into_iter().chain(structures.map(|name| structure(name).many())).collect::<Vec<_>>()
     };
-    let mut known = all();
+    let (mut known, mut operands) = (all(), &[][..]);
     for name in path {
-        known = match *name {
-            "repeat" | "if" | "else" | "residual" | "chain" => all(),
-            "parallel" => vec![structure("chain").many()],
-            name => children_of(known, &[name]),
+        let chain = matches!(*name, "repeat" | "if" | "else" | "residual" | "chain");
+        known = if chain || operands.iter().any(|operand: &layers::OperandRule| operand.name == *name) {
+            all()
+        } else if *name == "parallel" {
+            vec![structure("chain").many()]
+        } else {
+            children_of(known, &[name])
         };
+        operands = if model { layers::operands(name) } else { &[] };
+        known.extend(operands.iter().map(operand_rule));
     }
     known
+}
+
+/// The child node of an operand.
+fn operand_rule(operand: &layers::OperandRule) -> NodeRule {
+    let rule = NodeRule::new(operand.name, operand.doc);
+    if operand.required { rule.once() } else { rule }
 }
 
 /// The rule of the last node of a path. A parameter's depends on its declared type.
