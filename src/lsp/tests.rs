@@ -9,6 +9,9 @@ const MANIFEST: &str = include_str!("../../examples/digits-cnn/manifest.kdl");
 const MODULE: &str = include_str!("../../stdlib/models/cnn.kdl");
 const PATH: &str = "file:///run/manifest.kdl";
 
+/// A URI with the codes and ranges that are told of it.
+type Told = (String, Vec<(String, [u64; 4])>);
+
 /// A session with one open document.
 struct Session<'world> {
     server: Server<'world>,
@@ -101,7 +104,7 @@ impl<'world> Session<'world> {
     }
 
     /// Code and range of every diagnostic that is told now, by URI.
-    fn told(&mut self) -> Vec<(String, Vec<(String, [u64; 4])>)> {
+    fn told(&mut self) -> Vec<Told> {
         let messages = self.server.publish();
         let number = |value: &Value| value.as_u64().expect("a number");
         let one = |diagnostic: &Value| {
@@ -374,6 +377,24 @@ fn a_session_over_streams_ends_as_the_protocol_says() {
     assert_eq!(output.matches("-32600").count(), 3, "{output}");
     assert_eq!(output.matches("-32601").count(), 1, "{output}");
     assert!(session(&[r#"{"id":1,"method":"shutdown"}"#]).1.contains("-32002"));
+}
+
+#[test]
+fn completions_of_paths_go_one_folder_at_a_time() {
+    let world = Memory::default()
+        .with("/run/models/mine.kdl", MODULE)
+        .with("/run/models/notes.txt", "")
+        .with("/run/manifest.kdl", MANIFEST)
+        .with("/run/data/a.csv", "");
+    let mut session = Session::new(&world, PATH, MANIFEST);
+    let modules = session.labels("model \"|\"\n");
+    assert_eq!(modules[modules.len() - 2..], ["./data/", "./models/"]);
+    assert_eq!(session.labels("model \"./|\n"), ["data/", "models/"]);
+    let items = session.items("model \"./models/m|\n");
+    assert_eq!((items.len(), items[0]["label"].as_str()), (1, Some("mine.kdl")));
+    assert_eq!(items[0]["textEdit"]["range"]["start"], json!({ "line": 0, "character": 16 }));
+    assert_eq!(session.labels("data \"d\" { source \"data/|\" }\n"), ["a.csv"]);
+    assert_eq!(session.labels("model \"/|\n"), Vec::<String>::new(), "absolute paths are refused");
 }
 
 /// Every request at many places of many damaged texts is answered.
