@@ -274,12 +274,11 @@ impl<'a> Site<'a> {
             return Vec::new();
         }
         let prefix = if folder.is_empty() && modules { "./" } else { "" };
-        let own = self.scene.path.file_name();
         let place: Utf8PathBuf = self.scene.folder().join(Utf8Path::new(folder));
         let entries = self.scene.world.entries(&place).into_iter();
         entries
             .filter(|(name, is_folder)| {
-                let module = name.ends_with(".kdl") && (Some(name.as_str()) != own || !folder.is_empty());
+                let module = name.ends_with(".kdl") && place.join(name) != self.scene.path;
                 !name.starts_with('.') && (*is_folder || !modules || module)
             })
             .map(|(name, is_folder)| {
