@@ -113,9 +113,12 @@ pub struct RunArguments {
     /// Both --locked and --offline
     #[arg(long)]
     pub frozen: bool,
-    /// Store the result digests in the lock's platform node
+    /// Store the result digests in the lock's platform node; another result of the same run is replaced with a warning
     #[arg(long)]
     pub record: bool,
+    /// Stop when standard input ends; `verify` asks this of the runs that it repeats
+    #[arg(long, hide = true)]
+    pub stop_with_input: bool,
     /// Prepare the data anew instead of taking it from the store
     #[arg(long)]
     pub rebuild: bool,
@@ -319,7 +322,7 @@ pub struct StoreArguments {
 pub enum StoreCommand {
     /// List what is there
     Ls(StorePlace),
-    /// Recompute the digests of blobs and prepared data (not of runs)
+    /// Recompute every digest: blobs, prepared data, and the records, checkpoints and locks of runs
     Verify(StorePlace),
     /// Remove prepared data and leftovers, which are made again when needed; runs stay
     Gc {

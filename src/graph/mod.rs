@@ -7,6 +7,7 @@ pub mod build;
 pub mod check;
 pub mod codes;
 pub mod evaluation;
+pub mod glob;
 mod hash;
 pub mod infer;
 pub mod memory;
@@ -21,7 +22,7 @@ pub mod totals;
 
 pub use build::{Features, LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
-pub use op::{Op, POLICY_KINDS, Unary};
+pub use op::{Interpolation, Op, POLICY_KINDS, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;
 
@@ -158,10 +159,14 @@ pub struct Parameter {
     pub value: ValueId,
     /// First values.
     pub initialiser: Initialiser,
+    /// The row that begins at +0 whatever the initialiser says: an embedding's for padding.
+    pub zero_row: Option<usize>,
     /// Inputs that one output element sums over.
     pub fan_in: usize,
     /// Outputs that one input element reaches.
     pub fan_out: usize,
+    /// True when it stays as it begins: no gradient, no update, no state of the optimizer.
+    pub frozen: bool,
 }
 
 /// A persistent buffer with its first value.

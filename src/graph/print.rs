@@ -10,6 +10,7 @@ pub(super) use listing::op_with_kernel;
 
 use super::totals::{Totals, totals};
 use super::{Graph, Node, Op, Value, ValueId, infer};
+use crate::diag::number::count;
 use crate::graph::PreciseGraph;
 use crate::graph::StepGraph;
 use crate::plan::Class;
@@ -72,23 +73,10 @@ fn sums(text: &mut String, totals: Totals) {
     let _ = writeln!(
         text,
         "{} parameters, {} multiply-adds a forward pass, {} casts",
-        grouped(parameters),
-        grouped(multiply_adds),
-        grouped(casts)
+        count(parameters),
+        count(multiply_adds),
+        count(casts)
     );
-}
-
-/// `1 234 567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A class as policies write it.

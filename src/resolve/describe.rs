@@ -154,6 +154,7 @@ pub fn literal(value: &Value) -> String {
         Value::Text(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
         Value::Number(number) => number.lexeme.clone(),
         Value::Flag(flag) => format!("#{flag}"),
+        Value::List(items) => items.iter().map(literal).collect::<Vec<_>>().join(" "),
         Value::Null | Value::Faulty => "#null".to_owned(),
     }
 }

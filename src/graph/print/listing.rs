@@ -3,7 +3,8 @@
 //! Casts are folded into the line of the op that they are for, and an operand is named only where it is not the result
 //! of the line above. All edges with all names are in the JSON form.
 
-use super::{class_name, grouped, op_text, type_text};
+use super::{class_name, op_text, type_text};
+use crate::diag::number::count;
 use crate::graph::totals::multiply_adds;
 use crate::graph::{Decision, Graph, Node, Op, Role, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,10 +47,10 @@ pub(super) fn listing(graph: &Graph, decisions: &[Decision]) -> String {
             type_text(graph.value(node.outputs[0])),
             classes.get(&index).map_or_else(String::new, |decision| because(decision)),
             cast_text(graph, node, &casts),
-            if parameters == 0 { String::new() } else { grouped(parameters) },
+            if parameters == 0 { String::new() } else { count(parameters) },
             match multiply_adds(node, &graph.values) {
                 0 => String::new(),
-                number => grouped(number),
+                number => count(number),
             },
         ]);
         above = node.outputs.first().copied();

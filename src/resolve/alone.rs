@@ -117,6 +117,13 @@ fn example(rule: &Rule) -> Value {
         Kind::Text => {
             Value::Text(rule.one_of.first().map_or_else(|| "text".to_owned(), |text| text.to_string()))
         }
+        Kind::Saved => Value::Text(String::new()),
+        Kind::Shape | Kind::List(_) => {
+            let least =
+                rule.length.low.as_ref().map_or(1.0, |bound| bound.value + f64::from(u8::from(bound.open)));
+            let item = rule.item().map_or(Value::Faulty, |item| example(&item));
+            Value::List(vec![item; (least as usize).clamp(1, 8)])
+        }
     }
 }
 
@@ -170,7 +177,7 @@ impl<'a> Walk<'a> {
                 Some(rule) => {
                     let stray = |name: &str| !rule.properties.iter().any(|rule| rule.name == name);
                     let strays = node.properties.iter().filter(|property| stray(&property.name.text));
-                    strays.for_each(|property| unknown_property(property, rule, rule.name, self.sink));
+                    strays.for_each(|property| unknown_property(property, rule, None, rule.name, self.sink));
                 }
                 // Branches may stand where anything may.
                 None if structure => {}
