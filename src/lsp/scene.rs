@@ -1,6 +1,7 @@
 //! What the language says of a place: the rule of a node, the module that it names, the names that an expression can use.
 
 use super::analysis::Analysis;
+use super::locate::Located;
 use crate::diag::{SourceMap, Span};
 use crate::resolve::describe::{ModuleDoc, TextSort, describe_module, describe_module_text, node_rule};
 use crate::resolve::{ModuleKind, NodeRule, Rule};
@@ -70,6 +71,15 @@ impl Scene<'_> {
         }
     }
 
+    /// The parameter that a node in the block of a module's node gives, as lists and shapes are given.
+    pub fn listed(&self, located: &Located<'_>, sources: &mut SourceMap) -> Option<Rule> {
+        let names = located.names();
+        let (name, above) = names.split_last()?;
+        let parent = located.path.get(located.path.len().checked_sub(2)?)?;
+        let module = self.module_of(above, parent, sources)?;
+        module.parameters.into_iter().find(|rule| rule.name == *name)
+    }
+
     /// True when the node's first argument, if text, names the layer instead of being one of its values.
     pub fn is_layer(&self, names: &[&str]) -> bool {
         let model = matches!(self.analysis.sort, TextSort::Module(None | Some(ModuleKind::Model)));
@@ -137,6 +147,11 @@ impl Scene<'_> {
         }
         names
     }
+}
+
+/// True for the annotation of an expression or of a text with expressions in braces.
+pub fn is_computed(annotation: &str) -> bool {
+    matches!(annotation, "expr" | "text")
 }
 
 /// The name in an expression at a byte of it, with its first and last byte.

@@ -380,6 +380,34 @@ fn a_session_over_streams_ends_as_the_protocol_says() {
 }
 
 #[test]
+fn parameters_that_are_lists_are_nodes_of_the_block() {
+    let module = "module \"m\" kind=\"model\" doc=\"d\" {\n    parameter \"depths\" type=\"list\" of=\"integer\" \
+                  min-length=1 min=1 doc=\"Blocks of each stage.\" {\n        default 2 2\n    }\n    body {\n        flatten\n        \
+                  linear out=10\n    }\n}\n";
+    let world = Memory::default().with("/run/mine.kdl", module);
+    let text = MANIFEST.replace(
+        "model \"std:models/cnn\" channels=32 classes=10 norm=#true",
+        "model \"./mine.kdl\" {\n    depths 3 4\n}",
+    );
+    let mut session = Session::new(&world, PATH, &text);
+    assert_eq!(session.told(), [(PATH.to_owned(), vec![])]);
+    let hover = session.hover("depths 3");
+    assert_eq!(
+        hover,
+        "`depths` (list of integer, length at least 1, at least 1, default 2 2): Blocks of each stage."
+    );
+    let definition = session.at("textDocument/definition", "depths 3");
+    assert_eq!(definition["uri"], "file:///run/mine.kdl");
+    assert_eq!(definition["range"]["start"], json!({ "line": 1, "character": 14 }));
+    let labels = session.labels("model \"./mine.kdl\" {\n    |\n}\n");
+    assert!(labels.contains(&"depths".to_owned()) && labels.contains(&"freeze".to_owned()), "{labels:?}");
+    assert_eq!(
+        session.labels("model \"./mine.kdl\" |\n").iter().filter(|label| *label == "depths").count(),
+        0
+    );
+}
+
+#[test]
 fn completions_of_paths_go_one_folder_at_a_time() {
     let world = Memory::default()
         .with("/run/models/mine.kdl", MODULE)
