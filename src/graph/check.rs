@@ -357,6 +357,11 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::Transpose { .. }
         | Op::Concatenate { .. }
         | Op::Softmax { .. }
+        | Op::Attention(_)
+        | Op::MatrixProduct { .. }
+        | Op::RelativePositionBias(_)
+        | Op::DisentangledBias(_)
+        | Op::NotEqual { .. }
         | Op::CrossEntropy { .. }
         | Op::MeanSquaredError
         | Op::Cast => phase != Phase::Update,
@@ -373,6 +378,9 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::SumTo
         | Op::Slice { .. }
         | Op::SoftmaxBackward { .. }
+        | Op::AttentionBackward { .. }
+        | Op::RelativePositionBiasBackward(_)
+        | Op::DisentangledBiasBackward(_)
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredErrorBackward
         | Op::LossGradient { .. }

@@ -2,6 +2,10 @@
 //!
 //! All arithmetic is checked. A fault is a value with a code and words, never a panic; the caller adds the place.
 
+mod attention;
+
+pub use attention::{HeadSizes, attention, disentangled_bias, matrix_product, relative_position_bias};
+
 use super::codes;
 use crate::diag::Code;
 

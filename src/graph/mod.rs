@@ -20,7 +20,7 @@ pub mod totals;
 
 pub use build::{LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
-pub use op::{Op, POLICY_KINDS, Unary};
+pub use op::{Attention, Disentangled, Op, POLICY_KINDS, PositionBuckets, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;
 

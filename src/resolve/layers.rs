@@ -1,5 +1,7 @@
 //! The layers: one table of what each may hold, and its meaning as a [`LayerKind`].
 
+mod attention;
+
 use super::check::{check, unknown_node};
 use super::fields::Fields;
 use super::rule::{NodeRule, Rule};
@@ -59,7 +61,7 @@ fn rules() -> Vec<NodeRule> {
     let conv = pair(conv, "dilation", 1, "Distance between taps; 1 by default.")
         .property(Rule::size("groups", "Independent groups of channels.").or("1"));
     let eps = || Rule::real32("eps", "Added to the variance.").above(0.0).or("1e-5");
-    vec![
+    let mut rules = vec![
         initialiser(linear),
         initialiser(conv),
         window("max-pool2d", "largest value of each window"),
@@ -96,7 +98,9 @@ fn rules() -> Vec<NodeRule> {
             7,
             "The input axis for this place.",
         )),
-    ]
+    ];
+    rules.extend(attention::rules());
+    rules
 }
 
 /// An operand of a layer that takes several.
@@ -111,7 +115,11 @@ pub(crate) struct OperandRule {
 
 /// The operands of a layer that takes several; empty for those that take the current value alone.
 pub(crate) fn operands(kind: &str) -> &'static [OperandRule] {
-    let table: &[(&str, &'static [OperandRule])] = &[];
+    let table: &[(&str, &'static [OperandRule])] = &[
+        ("attention", attention::ATTENTION),
+        ("matrix-product", attention::MATRIX_PRODUCT),
+        ("disentangled-bias", attention::DISENTANGLED_BIAS),
+    ];
     table.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, rules)| rules)
 }
 
@@ -169,7 +177,8 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
         "flatten" => LayerKind::Flatten { start: fields.whole("start") },
         "reshape" => LayerKind::Reshape { shape: sizes(node, fields, sink) },
         "transpose" => LayerKind::Transpose { axes: permutation(node, fields, sink) },
-        _ => LayerKind::Relu,
+        "relu" => LayerKind::Relu,
+        name => attention::meaning(name, fields, sink),
     }
 }
 

@@ -11,20 +11,25 @@ use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 20] = [
+pub const OP_KINDS: [&str; 25] = [
     "add",
+    "attention",
     "average-pool2d",
     "batch-norm",
     "concatenate",
     "conv2d",
     "cross-entropy",
+    "disentangled-bias",
     "dropout",
     "gelu",
     "layer-norm",
     "linear",
+    "matrix-product",
     "max-pool2d",
     "mean-squared-error",
     "multiply",
+    "not-equal",
+    "relative-position-bias",
     "relu",
     "reshape",
     "sigmoid",

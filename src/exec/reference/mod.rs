@@ -1,8 +1,10 @@
 //! Plain reference implementations that read like the definition of each op.
 
 pub mod activation;
+pub mod attention;
 pub mod batch_norm;
 pub mod convolution;
+pub mod disentangled;
 pub mod dropout;
 pub mod elementwise;
 pub mod fingerprint;
@@ -12,6 +14,7 @@ pub mod loss;
 pub mod matrix;
 pub mod pool;
 pub mod reduce;
+pub mod relative_position;
 pub mod scaler;
 pub mod softmax;
 pub mod update;

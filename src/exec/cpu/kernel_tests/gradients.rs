@@ -11,7 +11,7 @@ use reference::batch_norm::{BatchNorm, Statistics};
 use reference::loss::CrossEntropy;
 
 /// Asserts that `found` is the gradient of `loss` at x, up to the rounding of f32 arithmetic.
-fn assert_gradient(loss: impl Fn(&[f64]) -> f64, x: &[f32], found: &[f32], what: &str) {
+pub(super) fn assert_gradient(loss: impl Fn(&[f64]) -> f64, x: &[f32], found: &[f32], what: &str) {
     const STEP: f64 = 1e-5;
     let mut point: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     let mut expected = Vec::new();
@@ -28,7 +28,7 @@ fn assert_gradient(loss: impl Fn(&[f64]) -> f64, x: &[f32], found: &[f32], what:
 }
 
 /// Σ weights·values: a loss whose gradient to the values is the weights.
-fn dot(weights: &[f32], values: impl IntoIterator<Item = f64>) -> f64 {
+pub(super) fn dot(weights: &[f32], values: impl IntoIterator<Item = f64>) -> f64 {
     weights.iter().zip(values).map(|(weight, value)| f64::from(*weight) * value).sum()
 }
 
