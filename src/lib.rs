@@ -19,6 +19,7 @@ pub mod world;
 // The compiler.
 pub mod autodiff;
 pub mod graph;
+pub mod lint;
 pub mod lock;
 pub mod plan;
 pub mod precision;
@@ -35,6 +36,7 @@ pub mod store;
 pub mod cli;
 pub mod diff;
 pub mod exec;
+pub mod lsp;
 pub mod record;
 pub mod report;
 pub mod verify;

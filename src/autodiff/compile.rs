@@ -3,7 +3,7 @@
 use super::{StepGraph, differentiate};
 use crate::diag::Diagnostic;
 use crate::graph::check::{Violation, check_graph, check_step};
-use crate::graph::{Graph, LabelKind, Purpose, build_for};
+use crate::graph::{Features, Graph, LabelKind, Purpose, build_for};
 use crate::plan::Plan;
 use crate::precision::{PreciseGraph, apply_with_origins};
 
@@ -20,17 +20,17 @@ pub struct Compiled {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Compiles a plan for batches of `batch` examples of `feature_shape`.
+/// Compiles a plan for batches of `batch` these examples.
 ///
 /// # Errors
 /// The faults of the first stage that has any: AMP03xx of the graph, AMP04xx of the precision policy.
 pub fn compile(
     plan: &Plan,
     batch: usize,
-    feature_shape: &[usize],
+    features: &Features,
     labels: LabelKind,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    compile_for(Purpose::Training, plan, batch, feature_shape, labels)
+    compile_for(Purpose::Training, plan, batch, features, labels)
 }
 
 /// As [`compile`]. For [`Purpose::Evaluation`] only `step.evaluation` may be run: a last batch of one example can be
@@ -42,10 +42,10 @@ pub fn compile_for(
     purpose: Purpose,
     plan: &Plan,
     batch: usize,
-    feature_shape: &[usize],
+    features: &Features,
     labels: LabelKind,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let graph = build_for(purpose, plan, batch, feature_shape, labels)?;
+    let graph = build_for(purpose, plan, batch, features, labels)?;
     expect_sound("graph", || check_graph(&graph));
     let precise = apply_with_origins(&graph, &plan.precision, &plan.origins)?;
     expect_sound("precision", || check_graph(&precise.graph));

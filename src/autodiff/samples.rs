@@ -4,7 +4,7 @@ use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
 use crate::data::spec::{DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split};
 use crate::diag::{FileId, Span};
-use crate::graph::LabelKind;
+use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
     Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 pub struct Sample {
     /// The whole plan.
     pub plan: Plan,
-    /// Shape of one example.
-    pub features: Vec<usize>,
+    /// What one example is.
+    pub features: Features,
     /// What stands beside each example.
     pub labels: LabelKind,
 }
@@ -36,7 +36,7 @@ pub fn span(start: u32) -> Span {
 /// A layer that a library module wrote.
 pub fn layer(path: &str, kind: LayerKind) -> Block {
     let library = Some(Span { file: FileId(1), start: 7, end: 9 });
-    Block::Layer(Layer { path: path.to_owned(), kind, span: span(3), library })
+    Block::Layer(Layer { path: path.to_owned(), kind, span: span(3), library, share: None })
 }
 
 /// y = x wᵀ + b.
@@ -80,8 +80,16 @@ pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block 
 pub fn amp(low: Format) -> Policy {
     let low_kinds = ["linear", "conv2d", "attention", "matrix-product", "disentangled-bias"]
         .map(|kind| (kind.to_owned(), Class::Low));
-    let f32_kinds = ["layer-norm", "softmax", "cross-entropy", "mean-squared-error"]
-        .map(|kind| (kind.to_owned(), Class::F32));
+    let f32_kinds = [
+        "layer-norm",
+        "rms-norm",
+        "group-norm",
+        "upsample2d",
+        "softmax",
+        "cross-entropy",
+        "mean-squared-error",
+    ]
+    .map(|kind| (kind.to_owned(), Class::F32));
     Policy {
         name: "std:precision/amp".to_owned(),
         low,
@@ -109,16 +117,19 @@ pub fn plan(body: Vec<Block>) -> Plan {
             name: "std:environments/cpu".to_owned(),
             target: "cpu".to_owned(),
             pins: BTreeMap::new(),
+            device: None,
         },
         data: data(),
-        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body },
+        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body, freeze: Vec::new() },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
         scaler: Scaler::Dynamic { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, floor: 1.0 },
         optimizer: Optimizer::AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 },
+        groups: Vec::new(),
         schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
         train: Train { epochs: Some(1), steps: None, clip_norm: Some(1.0), accumulate: 1, shards: 1 },
         evaluate: Evaluate { every: Every::Epoch, metrics: vec!["accuracy".to_owned()] },
+        allow: Vec::new(),
         modules: Vec::new(),
         origins: BTreeMap::new(),
     }
@@ -141,7 +152,7 @@ fn data() -> DataSpec {
 }
 
 fn classes(count: usize) -> LabelKind {
-    LabelKind::ClassIndex { classes: Some(count) }
+    LabelKind::ClassIndex { classes: Some(count), shape: Vec::new() }
 }
 
 /// 6 features, two hidden layers of 8, 3 classes.
@@ -153,7 +164,7 @@ pub fn mlp() -> Sample {
         layer("hidden.1.act", LayerKind::Relu),
         linear("head", 3),
     ];
-    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+    Sample { plan: plan(body), features: [6].into(), labels: classes(3) }
 }
 
 /// Convolutions, batch normalisation, both poolings, dropout, on 1×8×8.
@@ -179,7 +190,7 @@ pub fn cnn() -> Sample {
         layer("dropout", LayerKind::Dropout { p: 0.5 }),
         linear("head", 10),
     ];
-    Sample { plan: plan(body), features: vec![1, 8, 8], labels: classes(10) }
+    Sample { plan: plan(body), features: [1, 8, 8].into(), labels: classes(10) }
 }
 
 /// A linear layer, then a pre-norm residual block with gelu, then a head.
@@ -195,7 +206,7 @@ pub fn residual() -> Sample {
         parallel("block", Combine::Add, vec![Vec::new(), branch]),
         linear("head", 3),
     ];
-    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+    Sample { plan: plan(body), features: [6].into(), labels: classes(3) }
 }
 
 /// Branches in f16 and f32 that are joined along the features.
@@ -203,7 +214,7 @@ pub fn joined() -> Sample {
     let low = vec![linear("branch.low", 4), layer("branch.low_act", LayerKind::Silu)];
     let wide = vec![linear("branch.wide", 2), layer("branch.wide_act", LayerKind::Softmax { axis: 1 })];
     let body = vec![parallel("join", Combine::Concatenate { axis: 1 }, vec![low, wide]), linear("head", 3)];
-    Sample { plan: plan(body), features: vec![6], labels: classes(3) }
+    Sample { plan: plan(body), features: [6].into(), labels: classes(3) }
 }
 
 /// What the others lack: transpose, reshape, gating with broadcast, tanh, sigmoid, tanh-gelu, squared error, SGD with
@@ -224,14 +235,67 @@ pub fn gated() -> Sample {
     plan.scaler = Scaler::Static { scale: 1024.0 };
     plan.optimizer = Optimizer::Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
     plan.train.accumulate = 4;
-    Sample { plan, features: vec![2, 3], labels: LabelKind::Target(Vec::new()) }
+    Sample { plan, features: [2, 3].into(), labels: LabelKind::Target(Vec::new()) }
+}
+
+/// Six tokens an example: embeddings, learned and rotary positions, a class token, rows picked by the tokens, a difference,
+/// parts of axes.
+pub fn tokens() -> Sample {
+    let weight_init = Initialiser::Normal { std: 1.0 };
+    let recall = Block::Recall { name: ":tokens".to_owned(), span: span(4) };
+    let picked = layer("picked", LayerKind::Gather);
+    let Block::Layer(gather) = picked else { unreachable!("`layer` gives a layer") };
+    let operands = vec![
+        Operand { name: "values".to_owned(), chain: Vec::new() },
+        Operand { name: "index".to_owned(), chain: vec![recall] },
+    ];
+    let delta = vec![linear("delta.linear", 8), layer("delta.tanh", LayerKind::Tanh)];
+    let first = vec![layer("pooled.first", LayerKind::Select { axis: 1, index: 0 })];
+    let body = vec![
+        Block::Save { name: ":tokens".to_owned(), span: span(4) },
+        layer("words", LayerKind::Embedding { vocabulary: 9, size: 8, padding_index: None, weight_init }),
+        layer("positions", LayerKind::PositionEmbedding { length: 7, weight_init }),
+        layer("class", LayerKind::ClassToken { weight_init }),
+        layer("turn", LayerKind::RotaryPosition { heads: 2, base: 100.0, interleaved: false }),
+        layer("neighbours", LayerKind::RotaryPosition { heads: 1, base: 100.0, interleaved: true }),
+        layer("norm", LayerKind::RmsNorm { eps: 1e-6 }),
+        Block::Apply { layer: gather, operands },
+        parallel("change", Combine::Subtract, vec![Vec::new(), delta]),
+        layer("half", LayerKind::Scale { factor: 0.5 }),
+        layer("part", LayerKind::Slice { axis: 1, start: 1, length: 4 }),
+        parallel(
+            "pooled",
+            Combine::Add,
+            vec![vec![layer("pooled.mean", LayerKind::Mean { axis: 1 })], first],
+        ),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: Features { shape: vec![6], tokens: Some(7) }, labels: classes(3) }
+}
+
+/// Group normalisation and larger images, on 2×3×4.
+pub fn images() -> Sample {
+    let body = vec![
+        conv("stem", 4, true),
+        layer("norm", LayerKind::GroupNorm { groups: 2, eps: 1e-5, affine: true }),
+        layer("act", LayerKind::Silu),
+        layer("near", LayerKind::Upsample2d { scale: [2, 1], bilinear: false }),
+        conv("deep", 4, false),
+        layer("smooth", LayerKind::Upsample2d { scale: [2, 3], bilinear: true }),
+        layer("plain", LayerKind::GroupNorm { groups: 4, eps: 1e-5, affine: false }),
+        layer("late", LayerKind::Tanh),
+        layer("pool", LayerKind::GlobalAveragePool2d),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: [2, 3, 4].into(), labels: classes(3) }
 }
 
 /// A layer of several operands.
 pub fn apply(path: &str, kind: LayerKind, operands: Vec<(&str, Vec<Block>)>) -> Block {
     let operands =
         operands.into_iter().map(|(name, chain)| Operand { name: name.to_owned(), chain }).collect();
-    Block::Apply { layer: Layer { path: path.to_owned(), kind, span: span(3), library: None }, operands }
+    let layer = Layer { path: path.to_owned(), kind, span: span(3), library: None, share: None };
+    Block::Apply { layer, operands }
 }
 
 /// The three operands that every attention has, each a linear layer.
@@ -294,7 +358,7 @@ pub fn attending() -> Sample {
         layer("flatten", LayerKind::Flatten { start: 1 }),
         linear("head", 3),
     ];
-    Sample { plan: plan(body), features: vec![5], labels: classes(3) }
+    Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
 }
 
 /// Every sample, by name.
@@ -306,5 +370,7 @@ pub fn all() -> Vec<(&'static str, Sample)> {
         ("joined", joined()),
         ("gated", gated()),
         ("attending", attending()),
+        ("tokens", tokens()),
+        ("images", images()),
     ]
 }

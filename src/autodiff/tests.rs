@@ -100,21 +100,27 @@ fn the_samples_hold_every_op() {
         "conv2d-backward-weight",
         "cross-entropy-backward",
         "disentangled-bias-backward",
+        "embedding-backward",
+        "gather-backward",
         "global-norm",
+        "group-norm-backward",
         "layer-norm-backward",
         "linear-backward-input",
         "linear-backward-weight",
         "loss-gradient",
         "max-pool2d-backward",
+        "mean-backward",
         "mean-squared-error-backward",
         "relative-position-bias-backward",
+        "rms-norm-backward",
         "scaler-update",
         "sgd",
-        "slice",
+        "slice-backward",
         "softmax-backward",
         "stage-buffer",
         "sum-to",
         "unscale",
+        "upsample2d-backward",
     ];
     let expected: BTreeSet<&str> = unary.chain(others).chain(POLICY_KINDS).collect();
     assert_eq!(found, expected);
@@ -310,8 +316,8 @@ fn a_value_used_twice_by_one_op_gets_both_gradients() {
             vec![samples::linear("a", 3), samples::parallel("twice", combine, vec![Vec::new(), Vec::new()])];
         let sample = Sample {
             plan: samples::plan(body),
-            features: vec![5],
-            labels: LabelKind::ClassIndex { classes: Some(3) },
+            features: [5].into(),
+            labels: LabelKind::ClassIndex { classes: Some(3), shape: Vec::new() },
         };
         let step = sample.compile().step;
         let adds = step.micro[step.forward_nodes..].iter().filter(|node| node.op == Op::Add).count();

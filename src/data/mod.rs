@@ -32,6 +32,7 @@
 //! | 0735 | there would be no batch |
 //! | 0736 | a normalisation cannot be |
 //! | 0737 | prepared data cannot be used |
+//! | 0738 | `header` does not fit the first row |
 
 pub mod array;
 pub mod batches;

@@ -5,9 +5,10 @@
 //! description and sources give the same bytes on every machine.
 
 use super::array::Array;
+use super::fault::each_once;
 use super::prepared::{Backing, Encoded, Origin, Prepared, Tensors};
 use super::source::{SourceDigest, read_source};
-use super::spec::{DataSpec, Format, Sources, Split};
+use super::spec::{DataSpec, Format, Header, Sources, Split};
 use super::table::Table;
 use super::{DataFault, codes, csv, gunzip, idx, normalise, npy, split, tensors};
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -33,11 +34,12 @@ pub fn prepare(
     let files = read_files(spec, folder, world)?;
     let sources: Vec<SourceDigest> = files.values().map(|(_, source)| source.clone()).collect();
     let key = key(spec, &files);
+    let warnings = warnings(spec, &files);
     let mut notes = Vec::new();
     let mut origin = Origin::Made;
     // Looked up without the lock first: the usual case is a hit, and it needs no permission to write.
     if let Some((content, tensors)) = find(store, &key, &mut origin, &mut notes)? {
-        return Ok(Prepared::new(key, content, sources, Origin::Found, notes, tensors));
+        return Ok(Prepared::new(key, content, sources, Origin::Found, notes, warnings, tensors));
     }
     let guard = match store.lock_prepared(&key) {
         Ok(guard) => Some(guard),
@@ -48,7 +50,7 @@ pub fn prepare(
     if guard.is_some() {
         notes.clear();
         if let Some((content, tensors)) = find(store, &key, &mut origin, &mut notes)? {
-            return Ok(Prepared::new(key, content, sources, Origin::Found, notes, tensors));
+            return Ok(Prepared::new(key, content, sources, Origin::Found, notes, warnings, tensors));
         }
     }
     let (splits, statistics) = make(spec, &files)?;
@@ -56,7 +58,7 @@ pub fn prepare(
     let encoded = Encoded::new(&splits, &statistics);
     let (content, backing) = keep(store, &key, &encoded, &mut notes)?;
     let tensors = Tensors::open(backing).map_err(|reason| vec![unusable(&reason)])?;
-    Ok(Prepared::new(key, content, sources, origin, notes, tensors))
+    Ok(Prepared::new(key, content, sources, origin, notes, warnings, tensors))
 }
 
 /// The digest of what decides prepared data: the description, and for each use of a file its digest.
@@ -136,6 +138,17 @@ fn check(spec: &DataSpec) -> Result<(), Vec<DataFault>> {
         _ => {}
     }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// What a person should look at in the sources; looked for each time, also when the prepared data is in the store.
+fn warnings(spec: &DataSpec, files: &Files) -> Vec<DataFault> {
+    let Format::Csv { header: Header::Yes, delimiter, .. } = &spec.format else { return Vec::new() };
+    let read = |(path, (bytes, _)): (&Utf8PathBuf, &(Vec<u8>, SourceDigest))| {
+        // A first row of more bytes than this is not one that a person wrote.
+        let start = gunzip::unpack_start(bytes, 1 << 20);
+        csv::header_of_numbers(&start, path.as_str(), *delimiter)
+    };
+    files.iter().filter_map(read).collect()
 }
 
 /// Reads every file once; tells all that are missing.
@@ -223,7 +236,7 @@ fn make(spec: &DataSpec, files: &Files) -> Result<Made, Vec<DataFault>> {
         (Ok(training), Ok(test)) => (training, test),
         (training, test) => {
             let faults = [training.err(), test.err()];
-            return Err(faults.into_iter().flatten().flatten().collect());
+            return Err(each_once(faults.into_iter().flatten().flatten()));
         }
     };
     let one = |fault: DataFault| vec![fault];
@@ -310,7 +323,7 @@ fn read_arrays(
             Table::new(read_features, read_labels).map_err(|fault| vec![fault.at(features)])
         }
         (read_features, read_labels) => {
-            Err([read_features.err(), read_labels.err()].into_iter().flatten().collect())
+            Err(each_once([read_features.err(), read_labels.err()].into_iter().flatten()))
         }
     }
 }

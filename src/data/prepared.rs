@@ -6,6 +6,7 @@
 //! are I32 class indices or F32 targets. Invariant: what is opened was checked: every split has both tensors, of equal
 //! length and aligned.
 
+use super::DataFault;
 use super::normalise::Statistics;
 use super::source::SourceDigest;
 use super::table::{Labels, Table};
@@ -29,6 +30,8 @@ pub struct Prepared {
     pub origin: Origin,
     /// What a person should know: a damaged file that was made anew, a store that cannot be written.
     pub notes: Vec<String>,
+    /// What a person should look at in the sources: a first row of numbers that is read as names.
+    pub warnings: Vec<DataFault>,
     tensors: Tensors,
 }
 
@@ -75,9 +78,10 @@ impl Prepared {
         sources: Vec<SourceDigest>,
         origin: Origin,
         notes: Vec<String>,
+        warnings: Vec<DataFault>,
         tensors: Tensors,
     ) -> Self {
-        Self { key, content, sources, origin, notes, tensors }
+        Self { key, content, sources, origin, notes, warnings, tensors }
     }
 
     /// The names of the splits, sorted.

@@ -25,11 +25,12 @@ pub fn all_splits(plan: &Plan, prepared: &Prepared, engine: &mut Engine, step: u
 /// Runs the evaluation form over a split in order; a last batch that is not full is filled up with its first example, and
 /// what is said of the filling is left out.
 ///
-/// `accuracy` is the share of examples whose largest logit is at the label; `loss` the mean over examples: batch means times
-/// their counts, summed in order, divided by the number of examples.
+/// `accuracy` is the share of labels with the largest logit of their row; `loss` the mean over labels: batch means times
+/// their counts, summed in order, divided by the number of labels. An example has one label or one at each position; labels
+/// that are ignored count for neither. Of numbers to be predicted, `loss` is the mean over examples.
 fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<String, f32> {
     let batch = plan.data.batch;
-    let (mut correct, mut total_loss) = (0_u64, 0.0_f32);
+    let (mut correct, mut total_loss, mut all) = (0_u64, 0.0_f32, 0_u64);
     for start in (0..split.length).step_by(batch) {
         let count = batch.min(split.length - start);
         let filled: Vec<u32> =
@@ -40,20 +41,25 @@ fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<
         let prediction = &prediction[..count * width];
         match (&plan.loss, &examples.labels) {
             (Loss::CrossEntropy { label_smoothing, ignore_index }, Buffer::Integer(labels)) => {
-                let labels = &labels[..count];
-                let mut best = vec![0; count];
-                argmax(engine.isa(), engine.threads(), width, prediction, &mut best);
-                correct += best.iter().zip(labels).filter(|(best, label)| best == label).count() as u64;
+                let rows = count * split.label_width();
+                let labels = &labels[..rows];
+                let classes = width / split.label_width().max(1);
+                let mut best = vec![0; rows];
+                argmax(engine.isa(), engine.threads(), classes, prediction, &mut best);
                 let ignore = ignore_index.unwrap_or(i32::MIN);
-                let rule = CrossEntropy { classes: width, smoothing: *label_smoothing, ignore };
-                let mut lse = vec![0.0; count];
+                let right = |(best, label): &(&i32, &i32)| best == label && **label != ignore;
+                correct += best.iter().zip(labels).filter(right).count() as u64;
+                let rule = CrossEntropy { classes, smoothing: *label_smoothing, ignore };
+                let mut lse = vec![0.0; rows];
                 let (mean, counted) =
                     cross_entropy(engine.isa(), engine.threads(), &rule, prediction, labels, &mut lse);
+                all += counted as u64;
                 if counted > 0 {
                     total_loss += mean * counted as f32;
                 }
             }
             (_, Buffer::Float(targets)) => {
+                all += count as u64;
                 let targets = &targets[..prediction.len().min(targets.len())];
                 total_loss +=
                     mean_squared_error(engine.isa(), engine.threads(), prediction, targets) * count as f32;
@@ -61,8 +67,8 @@ fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<
             _ => {}
         }
     }
-    let examples = split.length as f32;
-    let known = [("accuracy", correct as f32 / examples), ("loss", total_loss / examples)];
+    let all = all as f32;
+    let known = [("accuracy", correct as f32 / all), ("loss", total_loss / all)];
     known
         .into_iter()
         .filter(|(name, _)| plan.evaluate.metrics.iter().any(|metric| metric == name))

@@ -8,14 +8,46 @@
 mod attention;
 mod layer;
 mod loss;
+mod parameters;
+mod sequence;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
 use super::places::place;
 use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId, codes};
 use crate::diag::{Code, Diagnostic, Sink, Span};
-use crate::plan::{Block, Combine, Initialiser, Layer, Plan};
+use crate::plan::{Block, Combine, Initialiser, Layer, Plan, Share};
 use std::collections::BTreeMap;
+
+/// What one example is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Its shape, without the batch.
+    pub shape: Vec<usize>,
+    /// How many tokens the vocabulary has, when the elements are indices of tokens (I32) and not numbers (f32).
+    pub tokens: Option<usize>,
+}
+
+impl Features {
+    /// The type of an element.
+    pub fn dtype(&self) -> DType {
+        if self.tokens.is_some() { DType::I32 } else { DType::F32 }
+    }
+}
+
+/// Numbers of this shape.
+impl<const AXES: usize> From<[usize; AXES]> for Features {
+    fn from(shape: [usize; AXES]) -> Self {
+        Self::from(shape.as_slice())
+    }
+}
+
+/// Numbers of this shape.
+impl From<&[usize]> for Features {
+    fn from(shape: &[usize]) -> Self {
+        Self { shape: shape.to_vec(), tokens: None }
+    }
+}
 
 /// What stands beside each example.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +56,8 @@ pub enum LabelKind {
     ClassIndex {
         /// How many classes the data declares, if it does; the model's output is checked against it.
         classes: Option<usize>,
+        /// Empty for one class an example; \[T\] for one at each of T positions.
+        shape: Vec<usize>,
     },
     /// Numbers to be predicted, of this shape for each example.
     Target(Vec<usize>),
@@ -40,17 +74,15 @@ pub enum Purpose {
 
 /// Builds the forward pass of training for one batch size.
 ///
-/// `feature_shape` is that of one example, without the batch.
-///
 /// # Errors
-/// All faults that were found: AMP0301 to AMP0316, each naming the layer, the shapes, the user's line and the library's.
+/// All faults that were found: AMP0301 to AMP0320, each naming the layer, the shapes, the user's line and the library's.
 pub fn build(
     plan: &Plan,
     batch: usize,
-    feature_shape: &[usize],
+    features: &Features,
     labels: LabelKind,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    build_for(Purpose::Training, plan, batch, feature_shape, labels)
+    build_for(Purpose::Training, plan, batch, features, labels)
 }
 
 /// As [`build`]; for evaluation AMP0314 does not arise.
@@ -61,12 +93,12 @@ pub fn build_for(
     purpose: Purpose,
     plan: &Plan,
     batch: usize,
-    feature_shape: &[usize],
+    features: &Features,
     labels: LabelKind,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    let mut builder = Builder::new(batch, feature_shape, &labels);
+    let mut builder = Builder::new(batch, features, &labels);
     builder.purpose = purpose;
-    builder.input_faults(batch, feature_shape);
+    builder.input_faults(batch, features);
     // What is wrong with the input is not said again for each layer.
     let features = Some(builder.graph.features).filter(|_| !builder.sink.has_errors());
     if !holds_a_layer(&plan.model.body) {
@@ -78,6 +110,11 @@ pub fn build_for(
         builder.model_fault(plan, codes::UNTRAINABLE, message, "add a layer with a weight, such as `linear`");
     } else if let Some(prediction) = prediction {
         builder.loss(plan, prediction, &labels);
+    }
+    // What is missing after a fault is not said to be unmatched or unused.
+    if !builder.sink.has_errors() {
+        builder.settle_parameters(plan);
+        builder.unused_layers();
     }
     if builder.sink.diagnostics.is_empty() { Ok(builder.graph) } else { Err(builder.sink.diagnostics) }
 }
@@ -96,6 +133,7 @@ struct Place<'a> {
     kind: &'a str,
     span: Span,
     library: Option<Span>,
+    share: Option<&'a Share>,
 }
 
 struct Builder {
@@ -103,22 +141,26 @@ struct Builder {
     names: Names,
     /// The place of each layer path that names parameters or random numbers.
     owners: BTreeMap<String, Span>,
+    /// The parameter that each layer uses under each name, its own or a shared one.
+    used: BTreeMap<(String, String), ValueId>,
     /// The values of `save`; `None` for one that is unknown after a fault.
     saved: BTreeMap<String, Option<ValueId>>,
+    /// How many tokens the features' vocabulary has, if they are tokens.
+    tokens: Option<usize>,
     sink: Sink,
     purpose: Purpose,
 }
 
 impl Builder {
-    fn new(batch: usize, feature_shape: &[usize], labels: &LabelKind) -> Self {
+    fn new(batch: usize, features: &Features, labels: &LabelKind) -> Self {
         let with_batch = |shape: &[usize]| [&[batch], shape].concat();
         let (label_shape, label_type) = match labels {
-            LabelKind::ClassIndex { .. } => (vec![batch], DType::I32),
+            LabelKind::ClassIndex { shape, .. } => (with_batch(shape), DType::I32),
             LabelKind::Target(shape) => (with_batch(shape), DType::F32),
         };
         let value = |name: &str, shape, dtype, role| Value { name: name.to_owned(), shape, dtype, role };
         let values = vec![
-            value("features", with_batch(feature_shape), DType::F32, Role::Features),
+            value("features", with_batch(&features.shape), features.dtype(), Role::Features),
             value("labels", label_shape, label_type, Role::Labels),
         ];
         let names = Names::of(&values);
@@ -136,19 +178,21 @@ impl Builder {
             graph,
             names,
             owners: BTreeMap::new(),
+            used: BTreeMap::new(),
             saved: BTreeMap::new(),
+            tokens: features.tokens,
             sink: Sink::default(),
             purpose: Purpose::Training,
         }
     }
 
-    fn input_faults(&mut self, batch: usize, feature_shape: &[usize]) {
+    fn input_faults(&mut self, batch: usize, features: &Features) {
         if batch == 0 {
             self.sink
                 .push(Diagnostic::error(codes::ZERO, "the batch holds 0 examples, and must hold at least 1"));
         }
-        if feature_shape.contains(&0) {
-            let message = format!("an example of shape {} holds no numbers", infer::text(feature_shape));
+        if features.shape.contains(&0) {
+            let message = format!("an example of shape {} holds no numbers", infer::text(&features.shape));
             self.sink
                 .push(Diagnostic::error(codes::ZERO, message).help("give `data` a `shape` without zeros"));
         }
@@ -195,10 +239,16 @@ impl Builder {
                 Block::Parallel { path, combine, chains, span } => {
                     let kind = match combine {
                         Combine::Add => "add",
+                        Combine::Subtract => "subtract",
                         Combine::Multiply => "multiply",
                         Combine::Concatenate { .. } => "concatenate",
                     };
-                    self.parallel(Place { path, kind, span: *span, library: None }, *combine, chains, x)
+                    self.parallel(
+                        Place { path, kind, span: *span, library: None, share: None },
+                        *combine,
+                        chains,
+                        x,
+                    )
                 }
             };
         }
@@ -223,12 +273,18 @@ impl Builder {
         }
         let results: Vec<Option<ValueId>> = chains.iter().map(|chain| self.blocks(chain, x)).collect();
         let known: Vec<ValueId> = results.iter().flatten().copied().collect();
+        if known.iter().any(|id| !self.holds_numbers(place, *id)) {
+            return None;
+        }
         let first = *known.first()?;
-        let combined = if let Combine::Concatenate { axis } = combine {
-            self.concatenate(place, &known, axis)
-        } else {
-            let op = if combine == Combine::Add { Op::Add } else { Op::Multiply };
+        let mut pairwise = |op: &Op| {
             known[1..].iter().try_fold(first, |left, right| self.elementwise(place, op.clone(), left, *right))
+        };
+        let combined = match combine {
+            Combine::Concatenate { axis } => self.concatenate(place, &known, axis),
+            Combine::Add => pairwise(&Op::Add),
+            Combine::Subtract => pairwise(&Op::Subtract),
+            Combine::Multiply => pairwise(&Op::Multiply),
         };
         // After a fault in a chain or in the meeting the first chain's result is the best guess.
         Some(combined.unwrap_or(first))
@@ -266,6 +322,18 @@ impl Builder {
         };
         let shape = self.checked(place, Some(left), shape)?;
         self.result(place, op, vec![left, right], shape)
+    }
+
+    /// Whether a value holds numbers; reports tokens where numbers are wanted.
+    fn holds_numbers(&mut self, place: Place, x: ValueId) -> bool {
+        let numbers = self.graph.value(x).dtype != DType::I32;
+        if !numbers {
+            let shape = infer::text(&self.graph.value(x).shape);
+            let message = format!("its input {shape} holds tokens, and numbers are wanted");
+            let fault = Fault::new(codes::SHAPE, message);
+            self.fault(place, Some(x), fault.help("begin the model with an `embedding` of the vocabulary"));
+        }
+        numbers
     }
 
     /// Reports a fault of a shape rule, if it is one.
@@ -346,9 +414,23 @@ impl Builder {
     ) -> Option<ValueId> {
         let size = infer::elements(&shape);
         self.checked(place, None, size)?;
+        let key = (place.path.to_owned(), name.to_owned());
+        if let Some(shared) = self.shared(place, name, &shape) {
+            self.used.insert(key, shared?);
+            return shared;
+        }
         let name = self.names.take(format!("{}.{name}", place.path));
         let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
-        self.graph.parameters.push(Parameter { value, initialiser, fan_in: fans.0, fan_out: fans.1 });
+        self.used.insert(key, value);
+        let (fan_in, fan_out) = fans;
+        self.graph.parameters.push(Parameter {
+            value,
+            initialiser,
+            zero_row: None,
+            fan_in,
+            fan_out,
+            frozen: false,
+        });
         Some(value)
     }
 
@@ -366,7 +448,13 @@ impl Builder {
 
 impl<'a> Place<'a> {
     fn of(layer: &'a Layer, kind: &'a str) -> Self {
-        Self { path: &layer.path, kind, span: layer.span, library: layer.library }
+        Self {
+            path: &layer.path,
+            kind,
+            span: layer.span,
+            library: layer.library,
+            share: layer.share.as_ref(),
+        }
     }
 }
 

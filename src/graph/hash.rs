@@ -3,8 +3,8 @@
 //! Every op hashes its variant's own tag and then its attributes field by field, so that no two ops can meet in one digest.
 
 use super::{
-    Attention, Buffer, DType, Disentangled, Graph, Node, Op, Parameter, PositionBuckets, Role, Unary, Value,
-    ValueId,
+    Attention, Buffer, DType, Disentangled, Graph, Interpolation, Node, Op, Parameter, PositionBuckets, Role,
+    Unary, Value, ValueId,
 };
 use crate::digest::{ContentHash, Hasher};
 use crate::graph::StepGraph;
@@ -59,11 +59,19 @@ impl ContentHash for Node {
 
 impl ContentHash for Parameter {
     fn content_hash(&self, hasher: &mut Hasher) {
-        let Self { value, initialiser, fan_in, fan_out } = self;
+        let Self { value, initialiser, zero_row, fan_in, fan_out, frozen } = self;
         value.content_hash(hasher);
         initialise(initialiser, hasher);
+        // Only where there is one, so that models without any keep their digests; a tag cannot be taken for a number.
+        if let Some(row) = zero_row {
+            hasher.tag("zero-row");
+            row.content_hash(hasher);
+        }
         fan_in.content_hash(hasher);
         fan_out.content_hash(hasher);
+        if *frozen {
+            hasher.tag("frozen");
+        }
     }
 }
 
@@ -85,6 +93,12 @@ fn initialise(initialiser: &Initialiser, hasher: &mut Hasher) {
         Initialiser::FanInUniform => hasher.tag("fan-in-uniform"),
         Initialiser::KaimingNormal => hasher.tag("kaiming-normal"),
         Initialiser::XavierUniform => hasher.tag("xavier-uniform"),
+        Initialiser::KaimingUniform => hasher.tag("kaiming-uniform"),
+        Initialiser::XavierNormal => hasher.tag("xavier-normal"),
+        Initialiser::TruncatedNormal { std } => {
+            hasher.tag("truncated-normal");
+            std.content_hash(hasher);
+        }
         Initialiser::Normal { std } => {
             hasher.tag("normal");
             std.content_hash(hasher);
@@ -149,6 +163,12 @@ impl ContentHash for PositionBuckets {
     }
 }
 
+impl ContentHash for Interpolation {
+    fn content_hash(&self, hasher: &mut Hasher) {
+        hasher.tag(self.name());
+    }
+}
+
 /// Hashes pairs of sizes in the order of their names in the op.
 fn pairs(hasher: &mut Hasher, pairs: &[&[usize; 2]]) {
     for pair in pairs {
@@ -171,6 +191,19 @@ impl ContentHash for Op {
                 pairs(hasher, &[stride, padding, dilation]);
                 groups.content_hash(hasher);
             }
+            Self::Embedding { padding_index } | Self::EmbeddingBackward { padding_index } => {
+                padding_index.content_hash(hasher);
+            }
+            Self::RotaryPosition { heads, base, interleaved, inverse } => {
+                heads.content_hash(hasher);
+                base.content_hash(hasher);
+                interleaved.content_hash(hasher);
+                inverse.content_hash(hasher);
+            }
+            Self::Upsample2d { scale, mode } | Self::Upsample2dBackward { scale, mode } => {
+                pairs(hasher, &[scale]);
+                mode.content_hash(hasher);
+            }
             Self::MaxPool2d { kernel, stride, padding }
             | Self::MaxPool2dBackward { kernel, stride, padding } => {
                 pairs(hasher, &[kernel, stride, padding]);
@@ -184,7 +217,19 @@ impl ContentHash for Op {
                 eps.content_hash(hasher);
                 momentum.content_hash(hasher);
             }
-            Self::BatchNormInference { eps } | Self::LayerNorm { eps } => eps.content_hash(hasher),
+            Self::BatchNormInference { eps } | Self::LayerNorm { eps } | Self::RmsNorm { eps } => {
+                eps.content_hash(hasher);
+            }
+            Self::GroupNorm { groups, eps, affine } => {
+                groups.content_hash(hasher);
+                eps.content_hash(hasher);
+                affine.content_hash(hasher);
+            }
+            Self::GroupNormBackward { groups, affine } => {
+                groups.content_hash(hasher);
+                affine.content_hash(hasher);
+            }
+            Self::Scale { factor } => factor.content_hash(hasher),
             Self::Unary(unary) | Self::UnaryBackward(unary) => unary.content_hash(hasher),
             Self::Dropout { p, stream } => {
                 p.content_hash(hasher);
@@ -214,9 +259,13 @@ impl ContentHash for Op {
             }
             Self::DisentangledBias(rule) | Self::DisentangledBiasBackward(rule) => rule.content_hash(hasher),
             Self::NotEqual { value } => value.content_hash(hasher),
-            Self::Slice { axis, start } => {
+            Self::Slice { axis, start } | Self::SliceBackward { axis, start } => {
                 axis.content_hash(hasher);
                 start.content_hash(hasher);
+            }
+            Self::Mean { start, end } | Self::MeanBackward { start, end } => {
+                start.content_hash(hasher);
+                end.content_hash(hasher);
             }
             Self::LossGradient { accumulate } => accumulate.content_hash(hasher),
             Self::ClipCoefficient { max_norm } => max_norm.content_hash(hasher),
@@ -231,8 +280,12 @@ impl ContentHash for Op {
                 backoff.content_hash(hasher);
                 interval.content_hash(hasher);
             }
-            Self::Add
+            Self::Gather
+            | Self::GatherBackward
+            | Self::Add
+            | Self::Subtract
             | Self::Multiply
+            | Self::Expand
             | Self::Reshape
             | Self::MeanSquaredError
             | Self::Cast
@@ -240,6 +293,7 @@ impl ContentHash for Op {
             | Self::LinearBackwardWeight
             | Self::BatchNormBackward
             | Self::LayerNormBackward
+            | Self::RmsNormBackward
             | Self::SumTo
             | Self::MeanSquaredErrorBackward
             | Self::Accumulate
@@ -305,6 +359,8 @@ impl ContentHash for StepGraph {
             evaluation_prediction,
             evaluation_loss,
             learning_rate,
+            frozen,
+            group_rates,
             step,
             scale,
             tracker,
@@ -326,6 +382,15 @@ impl ContentHash for StepGraph {
             .content_hash(hasher);
         [*learning_rate, *step, *scale, *tracker, *norm].as_slice().content_hash(hasher);
         found.content_hash(hasher);
+        // What an older step could not have changes no digest while it is not there.
+        if !frozen.is_empty() {
+            hasher.tag("frozen");
+            frozen.content_hash(hasher);
+        }
+        if group_rates.iter().any(Option::is_some) {
+            hasher.tag("group-rates");
+            group_rates.content_hash(hasher);
+        }
     }
 }
 

@@ -3,8 +3,12 @@
 //! All arithmetic is checked. A fault is a value with a code and words, never a panic; the caller adds the place.
 
 mod attention;
+mod sequence;
 
 pub use attention::{HeadSizes, attention, disentangled_bias, matrix_product, relative_position_bias};
+pub use sequence::{
+    embedding, gather, mean, position_embedding, rotary_position, sequence, slice, upsample2d,
+};
 
 use super::codes;
 use crate::diag::Code;
@@ -283,6 +287,29 @@ pub fn layer_norm(x: &[usize]) -> Result<usize, Fault> {
     }
 }
 
+/// Number of channels that group normalisation of [x: (N, C, …)] has.
+///
+/// # Errors
+/// AMP0301 for a missing channel axis, AMP0305 for groups that do not divide the channels, AMP0312 for no group or nothing
+/// to normalise.
+pub fn group_norm(x: &[usize], groups: usize) -> Result<usize, Fault> {
+    let [_, channels, ..] = x else {
+        let message = format!("group normalisation wants [batch, channels, …], and its input is {}", text(x));
+        return Err(Fault::new(codes::SHAPE, message));
+    };
+    if groups == 0 {
+        return Err(zero("groups"));
+    }
+    if x[1..].contains(&0) {
+        return Err(zero("a size of the input"));
+    }
+    if !channels.is_multiple_of(groups) {
+        let message = format!("{groups} groups do not divide {channels} channels evenly");
+        return Err(Fault::new(codes::GROUPS, message).help("choose groups that divide the channels"));
+    }
+    Ok(*channels)
+}
+
 /// The shape that two operands are stretched to, aligned at their last axes.
 ///
 /// # Errors
@@ -412,18 +439,26 @@ pub fn transpose(x: &[usize], axes: &[usize]) -> Result<Shape, Fault> {
     Ok(axes.iter().map(|axis| x[*axis]).collect())
 }
 
-/// Rows of [logits: (rows, C)] with one label a row.
+/// Rows of [logits: (N, …, C)] with one label a row: N·….
 ///
 /// # Errors
 /// AMP0307 for other shapes.
 pub fn cross_entropy(logits: &[usize], labels: &[usize]) -> Result<usize, Fault> {
-    match (logits, labels) {
-        ([rows, classes], [count]) if rows == count && *classes > 0 => Ok(*rows),
-        _ => Err(Fault::new(
-            codes::CLASSES,
-            format!("cross-entropy wants a model output of shape [batch, classes] with one label a row; the output is {} and the labels are {}", text(logits), text(labels)),
-        )
-        .help("end the model with `flatten` and a `linear` layer whose outputs are the classes")),
+    match logits.split_last() {
+        Some((classes, rows)) if !rows.is_empty() && rows == labels && *classes > 0 => elements(rows),
+        _ => {
+            let wanted = if labels.len() < 2 { "[batch, classes]" } else { "[batch, positions, classes]" };
+            let help = match labels.len() {
+                0 | 1 => "end the model with `flatten` and a `linear` layer whose outputs are the classes",
+                _ => "end the model with a `linear` layer over the last axis whose outputs are the classes",
+            };
+            let message = format!(
+                "cross-entropy wants a model output of shape {wanted} with one label a row; the output is {} and the labels are {}",
+                text(logits),
+                text(labels)
+            );
+            Err(Fault::new(codes::CLASSES, message).help(help))
+        }
     }
 }
 

@@ -7,20 +7,22 @@ pub mod build;
 pub mod check;
 pub mod codes;
 pub mod evaluation;
+pub mod glob;
 mod hash;
 pub mod infer;
 pub mod memory;
 pub mod names;
 pub mod op;
+pub mod picture;
 pub mod places;
 mod precise;
 pub mod print;
 mod step;
 pub mod totals;
 
-pub use build::{LabelKind, Purpose, build, build_for};
+pub use build::{Features, LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
-pub use op::{Attention, Disentangled, Op, POLICY_KINDS, PositionBuckets, Unary};
+pub use op::{Attention, Disentangled, Interpolation, Op, POLICY_KINDS, PositionBuckets, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;
 
@@ -38,7 +40,7 @@ pub enum DType {
     F16,
     /// bfloat16.
     Bf16,
-    /// 32-bit integer: labels and pool indices.
+    /// 32-bit integer: tokens, labels and pool indices.
     I32,
 }
 
@@ -157,10 +159,14 @@ pub struct Parameter {
     pub value: ValueId,
     /// First values.
     pub initialiser: Initialiser,
+    /// The row that begins at +0 whatever the initialiser says: an embedding's for padding.
+    pub zero_row: Option<usize>,
     /// Inputs that one output element sums over.
     pub fan_in: usize,
     /// Outputs that one input element reaches.
     pub fan_out: usize,
+    /// True when it stays as it begins: no gradient, no update, no state of the optimizer.
+    pub frozen: bool,
 }
 
 /// A persistent buffer with its first value.

@@ -2,8 +2,8 @@
 
 use super::hash::class_name;
 use super::{
-    Block, Combine, Every, Guarantee, Initialiser, LayerKind, Loss, Optimizer, Plan, Scaler, ScheduleKind,
-    Selector,
+    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Optimizer, Plan, Scaler,
+    ScheduleKind, Selector,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{self, Header, LabelColumn, LastBatch, Normalise, Over, Sources, Split};
@@ -21,10 +21,18 @@ impl LayerKind {
         match self {
             Self::Linear { .. } => "linear",
             Self::Conv2d { .. } => "conv2d",
+            Self::Embedding { .. } => "embedding",
+            Self::PositionEmbedding { .. } => "position-embedding",
+            Self::ClassToken { .. } => "class-token",
+            Self::RotaryPosition { .. } => "rotary-position",
+            Self::Gather => "gather",
+            Self::Upsample2d { .. } => "upsample2d",
             Self::MaxPool2d { .. } => "max-pool2d",
             Self::AveragePool2d { .. } => "average-pool2d",
             Self::BatchNorm { .. } => "batch-norm",
             Self::LayerNorm { .. } => "layer-norm",
+            Self::RmsNorm { .. } => "rms-norm",
+            Self::GroupNorm { .. } => "group-norm",
             Self::Relu => "relu",
             Self::Gelu { .. } => "gelu",
             Self::Silu => "silu",
@@ -38,6 +46,11 @@ impl LayerKind {
             Self::Learned { .. } => "learned",
             Self::NotEqual { .. } => "not-equal",
             Self::Dropout { .. } => "dropout",
+            Self::Scale { .. } => "scale",
+            Self::Slice { .. } => "slice",
+            Self::Select { .. } => "select",
+            Self::Mean { .. } => "mean",
+            Self::GlobalAveragePool2d => "global-average-pool2d",
             Self::Flatten { .. } => "flatten",
             Self::Reshape { .. } => "reshape",
             Self::Transpose { .. } => "transpose",
@@ -102,6 +115,9 @@ impl Plan {
             lines.add(format!("model.{name}"), value.as_str());
         }
         blocks(&self.model.body, &mut lines, &mut 0);
+        for (index, glob) in self.model.freeze.iter().enumerate() {
+            lines.add(format!("model.freeze.{index}"), glob.as_str());
+        }
         self.loss_entries(&mut lines);
         self.precision_entries(&mut lines);
         self.scaler_entries(&mut lines);
@@ -203,22 +219,15 @@ impl Plan {
     }
 
     fn optimizer_entries(&self, lines: &mut Lines) {
-        match &self.optimizer {
-            Optimizer::Sgd { lr, momentum, nesterov, weight_decay } => {
-                lines.add("optimizer", "sgd");
-                lines.real("optimizer.lr", lr);
-                lines.real("optimizer.momentum", momentum);
-                lines.flag("optimizer.nesterov", *nesterov);
-                lines.real("optimizer.weight-decay", weight_decay);
-            }
-            Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => {
-                lines.add("optimizer", "adamw");
-                lines.real("optimizer.lr", lr);
-                lines.real("optimizer.beta1", beta1);
-                lines.real("optimizer.beta2", beta2);
-                lines.real("optimizer.eps", eps);
-                lines.real("optimizer.weight-decay", weight_decay);
-            }
+        let (name, settings) = settings(&self.optimizer);
+        lines.add("optimizer", name);
+        for (name, value) in settings {
+            lines.add(format!("optimizer.{name}"), value);
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            let settings = self::settings(&group.optimizer).1;
+            let settings: String = settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            lines.add(format!("optimizer.parameters.{index}"), group.globs.join(" ") + &settings);
         }
         let (name, end) = match &self.schedule.kind {
             ScheduleKind::Constant => ("constant", None),
@@ -252,6 +261,31 @@ impl Plan {
             },
         );
         lines.add("evaluate.metrics", self.evaluate.metrics.join(","));
+    }
+}
+
+/// An update rule's name and its settings.
+fn settings(optimizer: &Optimizer) -> (&'static str, Vec<(&'static str, String)>) {
+    match optimizer {
+        Optimizer::Sgd { lr, momentum, nesterov, weight_decay } => (
+            "sgd",
+            vec![
+                ("lr", number_text(lr)),
+                ("momentum", number_text(momentum)),
+                ("nesterov", flag_text(*nesterov).to_owned()),
+                ("weight-decay", number_text(weight_decay)),
+            ],
+        ),
+        Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => (
+            "adamw",
+            vec![
+                ("lr", number_text(lr)),
+                ("beta1", number_text(beta1)),
+                ("beta2", number_text(beta2)),
+                ("eps", number_text(eps)),
+                ("weight-decay", number_text(weight_decay)),
+            ],
+        ),
     }
 }
 
@@ -317,13 +351,18 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines, values: &mut usize) {
                     .iter()
                     .map(|operand| format!("{}:{}", operand.name, operand.chain.len()))
                     .collect();
-                let text = format!("{} operands={}", layer_text(&layer.kind), lengths.join("|"));
+                let text =
+                    format!("{} operands={}{}", layer_text(&layer.kind), lengths.join("|"), share(layer));
                 lines.add(format!("model.layer.{}", layer.path), text);
             }
-            Block::Layer(layer) => lines.add(format!("model.layer.{}", layer.path), layer_text(&layer.kind)),
+            Block::Layer(layer) => {
+                let text = layer_text(&layer.kind) + &share(layer);
+                lines.add(format!("model.layer.{}", layer.path), text);
+            }
             Block::Parallel { path, combine, chains, .. } => {
                 let combine = match combine {
                     Combine::Add => "add".to_owned(),
+                    Combine::Subtract => "subtract".to_owned(),
                     Combine::Multiply => "multiply".to_owned(),
                     Combine::Concatenate { axis } => format!("concatenate axis={axis}"),
                 };
@@ -338,6 +377,15 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines, values: &mut usize) {
         for chain in block.chains() {
             blocks(chain, lines, values);
         }
+    }
+}
+
+/// Whose parameters a layer uses, if not its own.
+fn share(layer: &Layer) -> String {
+    match &layer.share {
+        None => String::new(),
+        Some(share) if share.weight_only => format!(" share-weight={}", share.path),
+        Some(share) => format!(" share={}", share.path),
     }
 }
 
@@ -373,6 +421,28 @@ pub fn layer_text(kind: &LayerKind) -> String {
             add("groups", groups.to_string());
             initialisers(&mut add, *bias, *weight_init, *bias_init);
         }
+        LayerKind::Embedding { vocabulary, size, padding_index, weight_init } => {
+            add("vocabulary", vocabulary.to_string());
+            add("size", size.to_string());
+            if let Some(index) = padding_index {
+                add("padding-index", index.to_string());
+            }
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::PositionEmbedding { length, weight_init } => {
+            add("length", length.to_string());
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::ClassToken { weight_init } => add("weight-init", initialiser(*weight_init)),
+        LayerKind::RotaryPosition { heads, base, interleaved } => {
+            add("heads", heads.to_string());
+            add("base", number_text(base));
+            add("interleaved", flag_text(*interleaved).to_owned());
+        }
+        LayerKind::Upsample2d { scale, bilinear } => {
+            add("scale", pair(scale));
+            add("mode", if *bilinear { "bilinear" } else { "nearest" }.to_owned());
+        }
         LayerKind::MaxPool2d { kernel, stride, padding } => {
             add("kernel", pair(kernel));
             add("stride", pair(stride));
@@ -388,7 +458,23 @@ pub fn layer_text(kind: &LayerKind) -> String {
             add("eps", number_text(eps));
             add("momentum", number_text(momentum));
         }
-        LayerKind::LayerNorm { eps } => add("eps", number_text(eps)),
+        LayerKind::LayerNorm { eps } | LayerKind::RmsNorm { eps } => add("eps", number_text(eps)),
+        LayerKind::GroupNorm { groups, eps, affine } => {
+            add("groups", groups.to_string());
+            add("eps", number_text(eps));
+            add("affine", flag_text(*affine).to_owned());
+        }
+        LayerKind::Scale { factor } => add("factor", number_text(factor)),
+        LayerKind::Slice { axis, start, length } => {
+            add("axis", axis.to_string());
+            add("start", start.to_string());
+            add("length", length.to_string());
+        }
+        LayerKind::Select { axis, index } => {
+            add("axis", axis.to_string());
+            add("index", index.to_string());
+        }
+        LayerKind::Mean { axis } => add("axis", axis.to_string()),
         LayerKind::Gelu { tanh } => add("approximate", if *tanh { "tanh" } else { "none" }.to_owned()),
         LayerKind::Softmax { axis } => add("axis", axis.to_string()),
         LayerKind::Attention { heads, causal, dropout, scale } => {
@@ -432,7 +518,12 @@ pub fn layer_text(kind: &LayerKind) -> String {
         LayerKind::Flatten { start } => add("start", start.to_string()),
         LayerKind::Reshape { shape } => add("shape", sizes(shape)),
         LayerKind::Transpose { axes } => add("axes", sizes(axes)),
-        LayerKind::Relu | LayerKind::Silu | LayerKind::Tanh | LayerKind::Sigmoid => {}
+        LayerKind::Relu
+        | LayerKind::Silu
+        | LayerKind::Tanh
+        | LayerKind::Sigmoid
+        | LayerKind::Gather
+        | LayerKind::GlobalAveragePool2d => {}
     }
     text
 }
@@ -456,6 +547,9 @@ fn initialiser(initialiser: Initialiser) -> String {
         Initialiser::FanInUniform => "fan-in-uniform".to_owned(),
         Initialiser::KaimingNormal => "kaiming-normal".to_owned(),
         Initialiser::XavierUniform => "xavier-uniform".to_owned(),
+        Initialiser::KaimingUniform => "kaiming-uniform".to_owned(),
+        Initialiser::XavierNormal => "xavier-normal".to_owned(),
+        Initialiser::TruncatedNormal { std } => format!("truncated-normal({})", number_text(std)),
         Initialiser::Normal { std } => format!("normal({})", number_text(std)),
     }
 }

@@ -21,14 +21,37 @@ impl Plan {
             ("environment", Digest::of(&self.environment)),
             ("evaluate", Digest::of(&self.evaluate)),
             ("loss", Digest::of(&self.loss)),
-            ("model", Digest::of(&self.model.body)),
-            ("optimizer", Digest::of(&self.optimizer)),
+            ("model", self.model_digest()),
+            ("optimizer", self.optimizer_digest()),
             ("precision", Digest::of(&self.precision)),
             ("run", Digest::of(&self.run)),
             ("scaler", Digest::of(&self.scaler)),
             ("schedule", Digest::of(&self.schedule)),
             ("train", Digest::of(&self.train)),
         ])
+    }
+}
+
+impl Plan {
+    fn model_digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        self.model.body.content_hash(&mut hasher);
+        if !self.model.freeze.is_empty() {
+            hasher.tag("freeze");
+            self.model.freeze.content_hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn optimizer_digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        self.optimizer.content_hash(&mut hasher);
+        for group in &self.groups {
+            hasher.tag("group");
+            group.globs.content_hash(&mut hasher);
+            group.optimizer.content_hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
@@ -82,6 +105,13 @@ impl ContentHash for Environment {
         self.target.content_hash(hasher);
         let pins: Vec<(&String, &String)> = self.pins.iter().collect();
         pins.content_hash(hasher);
+        // Absent from digests of environments that name none, which were made before devices were known.
+        if let Some(device) = &self.device {
+            hasher.tag("device");
+            device.name.content_hash(hasher);
+            device.memory_bytes.content_hash(hasher);
+            (device.capability.0, device.capability.1).content_hash(hasher);
+        }
     }
 }
 
@@ -111,6 +141,7 @@ impl ContentHash for Block {
                 path.content_hash(hasher);
                 match combine {
                     Combine::Add => hasher.tag("add"),
+                    Combine::Subtract => hasher.tag("subtract"),
                     Combine::Multiply => hasher.tag("multiply"),
                     Combine::Concatenate { axis } => {
                         hasher.tag("concatenate");
@@ -128,6 +159,12 @@ impl ContentHash for Layer {
         hasher.tag("layer");
         self.path.content_hash(hasher);
         self.kind.content_hash(hasher);
+        // What an older plan could not say changes no digest while it is not said.
+        if let Some(share) = &self.share {
+            hasher.tag("share");
+            share.path.content_hash(hasher);
+            share.weight_only.content_hash(hasher);
+        }
     }
 }
 
@@ -147,6 +184,25 @@ impl ContentHash for LayerKind {
                 bias.content_hash(hasher);
                 (*weight_init, *bias_init).content_hash(hasher);
             }
+            Self::Embedding { vocabulary, size, padding_index, weight_init } => {
+                (*vocabulary, *size).content_hash(hasher);
+                padding_index.content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::PositionEmbedding { length, weight_init } => {
+                length.content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::ClassToken { weight_init } => weight_init.content_hash(hasher),
+            Self::RotaryPosition { heads, base, interleaved } => {
+                heads.content_hash(hasher);
+                base.content_hash(hasher);
+                interleaved.content_hash(hasher);
+            }
+            Self::Upsample2d { scale, bilinear } => {
+                scale.as_slice().content_hash(hasher);
+                bilinear.content_hash(hasher);
+            }
             Self::MaxPool2d { kernel, stride, padding } => {
                 [*kernel, *stride, *padding].as_flattened().content_hash(hasher);
             }
@@ -155,7 +211,18 @@ impl ContentHash for LayerKind {
                 count_include_padding.content_hash(hasher);
             }
             Self::BatchNorm { eps, momentum } => (*eps, *momentum).content_hash(hasher),
-            Self::LayerNorm { eps } => eps.content_hash(hasher),
+            Self::LayerNorm { eps } | Self::RmsNorm { eps } => eps.content_hash(hasher),
+            Self::GroupNorm { groups, eps, affine } => {
+                groups.content_hash(hasher);
+                eps.content_hash(hasher);
+                affine.content_hash(hasher);
+            }
+            Self::Scale { factor } => factor.content_hash(hasher),
+            Self::Slice { axis, start, length } => {
+                [*axis, *start, *length].as_slice().content_hash(hasher);
+            }
+            Self::Select { axis, index } => (*axis, *index).content_hash(hasher),
+            Self::Mean { axis } => axis.content_hash(hasher),
             Self::Gelu { tanh } => tanh.content_hash(hasher),
             Self::Softmax { axis } => axis.content_hash(hasher),
             Self::Attention { heads, causal, dropout, scale } => {
@@ -190,7 +257,12 @@ impl ContentHash for LayerKind {
             Self::Flatten { start } => start.content_hash(hasher),
             Self::Reshape { shape } => shape.content_hash(hasher),
             Self::Transpose { axes } => axes.content_hash(hasher),
-            Self::Relu | Self::Silu | Self::Tanh | Self::Sigmoid => {}
+            Self::Relu
+            | Self::Silu
+            | Self::Tanh
+            | Self::Sigmoid
+            | Self::Gather
+            | Self::GlobalAveragePool2d => {}
         }
     }
 }
@@ -205,6 +277,12 @@ impl ContentHash for Initialiser {
             Self::FanInUniform => hasher.tag("fan-in-uniform"),
             Self::KaimingNormal => hasher.tag("kaiming-normal"),
             Self::XavierUniform => hasher.tag("xavier-uniform"),
+            Self::KaimingUniform => hasher.tag("kaiming-uniform"),
+            Self::XavierNormal => hasher.tag("xavier-normal"),
+            Self::TruncatedNormal { std } => {
+                hasher.tag("truncated-normal");
+                std.content_hash(hasher);
+            }
             Self::Normal { std } => {
                 hasher.tag("normal");
                 std.content_hash(hasher);

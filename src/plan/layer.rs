@@ -83,6 +83,8 @@ impl Block {
 pub enum Combine {
     /// Element by element sum, left to right.
     Add,
+    /// Element by element difference, left to right.
+    Subtract,
     /// Element by element product, left to right.
     Multiply,
     /// Joined along an axis (counting the batch as axis 0).
@@ -103,6 +105,19 @@ pub struct Layer {
     pub span: Span,
     /// The library's line, when a library module wrote it.
     pub library: Option<Span>,
+    /// Whose parameters it uses instead of its own.
+    pub share: Option<Share>,
+}
+
+/// The use of another layer's parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// The path of the other layer, which stands before this one.
+    pub path: String,
+    /// True when the weight alone is shared.
+    pub weight_only: bool,
+    /// Where it was asked for.
+    pub span: Span,
 }
 
 /// What a layer does. Sizes of inputs are inferred; batch is axis 0 and is never named.
@@ -140,6 +155,47 @@ pub enum LayerKind {
         /// Of the bias.
         bias_init: Initialiser,
     },
+    /// A learned vector for each index; w is [vocabulary, size].
+    Embedding {
+        /// Rows of the weight.
+        vocabulary: usize,
+        /// Features of each.
+        size: usize,
+        /// The row that begins at zero and takes no gradient.
+        padding_index: Option<usize>,
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// Adds a learned vector for each position of [N, T, C]; w is [length, C].
+    PositionEmbedding {
+        /// Rows of the weight: the longest sequence.
+        length: usize,
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// Puts a learned vector before the first position of [N, T, C]; w is [1, C].
+    ClassToken {
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// Turns pairs of features by their position's angles, of [N, T, heads·D].
+    RotaryPosition {
+        /// Heads.
+        heads: usize,
+        /// Of the angles.
+        base: f32,
+        /// Whether pairs are neighbours.
+        interleaved: bool,
+    },
+    /// Rows of one operand, picked by the indices of another.
+    Gather,
+    /// Makes images larger.
+    Upsample2d {
+        /// Factors of height and width.
+        scale: [usize; 2],
+        /// True for bilinear, false for nearest.
+        bilinear: bool,
+    },
     /// Largest value of each window.
     MaxPool2d {
         /// Window.
@@ -171,6 +227,20 @@ pub enum LayerKind {
     LayerNorm {
         /// Added to the variance.
         eps: f32,
+    },
+    /// Root mean square normalisation over the last axis.
+    RmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// Normalisation over groups of channels of each example.
+    GroupNorm {
+        /// Groups.
+        groups: usize,
+        /// Added to the variance.
+        eps: f32,
+        /// Whether each channel has a weight and a bias.
+        affine: bool,
     },
     /// max(x, 0).
     Relu,
@@ -253,6 +323,34 @@ pub enum LayerKind {
         /// The share, in [0, 1).
         p: f32,
     },
+    /// Times a constant.
+    Scale {
+        /// The constant.
+        factor: f32,
+    },
+    /// A part of an axis.
+    Slice {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+        /// First index.
+        start: usize,
+        /// How many.
+        length: usize,
+    },
+    /// One index of an axis, which is gone.
+    Select {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+        /// The index.
+        index: usize,
+    },
+    /// Mean over an axis, which is gone.
+    Mean {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+    },
+    /// Mean of each channel of [N, C, H, W], to [N, C].
+    GlobalAveragePool2d,
     /// All axes from `start` on become one.
     Flatten {
         /// First axis of those that are joined.
@@ -281,9 +379,18 @@ pub enum Initialiser {
     KaimingNormal,
     /// Uniform in ±sqrt(6/(fan-in + fan-out)) (Glorot and Bengio 2010).
     XavierUniform,
+    /// Uniform in ±sqrt(6/fan-in): the uniform form of He et al. 2015.
+    KaimingUniform,
+    /// Normal with mean 0 and standard deviation sqrt(2/(fan-in + fan-out)): the normal form of Glorot and Bengio 2010.
+    XavierNormal,
     /// Normal with mean 0.
     Normal {
         /// Standard deviation.
+        std: f32,
+    },
+    /// Normal with mean 0, without what lies beyond two standard deviations.
+    TruncatedNormal {
+        /// Standard deviation of the normal that is cut.
         std: f32,
     },
 }

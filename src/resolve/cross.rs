@@ -13,7 +13,8 @@ pub(super) fn check(plan: &Plan, checked: &[Fields<'_>], sink: &mut Sink) {
         node_of(checked, node).and_then(|fields| fields.span(property).or(fields.node.map(|node| node.span)))
     };
     accumulate(plan, &place, node_of(checked, "data"), sink);
-    if plan.train.shards != 1
+    // A faulty count is 0 here, and has a report of its own.
+    if plan.train.shards > 1
         && let Some(span) = place("train", "shards")
     {
         let diagnostic = Diagnostic::error(

@@ -11,8 +11,18 @@ use crate::plan::{Initialiser, LayerKind};
 use crate::syntax::{Node, Value};
 use std::sync::OnceLock;
 
-const WEIGHT_INITS: &[&str] =
-    &["fan-in-uniform", "kaiming-normal", "xavier-uniform", "normal", "constant", "zeros", "ones"];
+const WEIGHT_INITS: &[&str] = &[
+    "fan-in-uniform",
+    "kaiming-uniform",
+    "kaiming-normal",
+    "xavier-uniform",
+    "xavier-normal",
+    "normal",
+    "truncated-normal",
+    "constant",
+    "zeros",
+    "ones",
+];
 const BIAS_INITS: &[&str] = &["fan-in-uniform", "normal", "constant", "zeros", "ones"];
 
 fn initialiser(rule: NodeRule) -> NodeRule {
@@ -21,7 +31,12 @@ fn initialiser(rule: NodeRule) -> NodeRule {
             Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text("fan-in-uniform"),
         )
         .property(
-            Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0).optional(),
+            Rule::real32(
+                "weight-std",
+                "Standard deviation of weight-init=\"normal\" and \"truncated-normal\".",
+            )
+            .above(0.0)
+            .optional(),
         )
         .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
         .property(Rule::choice("bias-init", BIAS_INITS, "How the bias begins.").or_text("fan-in-uniform"))
@@ -29,6 +44,14 @@ fn initialiser(rule: NodeRule) -> NodeRule {
             Rule::real32("bias-std", "Standard deviation of bias-init=\"normal\".").above(0.0).optional(),
         )
         .property(Rule::real32("bias-value", "Value of bias-init=\"constant\".").optional())
+}
+
+/// How the one parameter of a layer begins that has no bias.
+fn weight(rule: NodeRule, first: &'static str) -> NodeRule {
+    let std = Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0);
+    rule.property(Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text(first))
+        .property(std.or("1"))
+        .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
 }
 
 /// A size for both axes as a property, or one for each as a child node.
@@ -47,7 +70,31 @@ fn window(name: &'static str, doc: &'static str) -> NodeRule {
 /// What each layer may hold.
 pub(crate) fn table() -> &'static [NodeRule] {
     static TABLE: OnceLock<Vec<NodeRule>> = OnceLock::new();
-    TABLE.get_or_init(rules)
+    TABLE.get_or_init(|| rules().into_iter().map(with_sharing).collect())
+}
+
+/// Lets a layer with parameters use those of another one.
+fn with_sharing(rule: NodeRule) -> NodeRule {
+    if !owns_parameters(&rule) {
+        return rule;
+    }
+    rule.property(
+        Rule::text("share", "The layer before it whose parameters it uses, by its path from a block around.")
+            .optional(),
+    )
+    .property(Rule::text("share-weight", "The layer before it whose weight alone it uses.").optional())
+}
+
+fn owns_parameters(rule: &NodeRule) -> bool {
+    rule.name.ends_with("-norm")
+        || matches!(rule.name, "position-embedding" | "class-token")
+        || rule.properties.iter().any(|property| property.name == "weight-init")
+}
+
+/// Whether a layer has parameters, so that it can share them.
+pub(crate) fn shares(node: &Node) -> bool {
+    let rule = table().iter().find(|rule| rule.name == node.name.text);
+    rule.is_some_and(|rule| rule.properties.iter().any(|property| property.name == "share"))
 }
 
 fn rules() -> Vec<NodeRule> {
@@ -61,9 +108,32 @@ fn rules() -> Vec<NodeRule> {
     let conv = pair(conv, "dilation", 1, "Distance between taps; 1 by default.")
         .property(Rule::size("groups", "Independent groups of channels.").or("1"));
     let eps = || Rule::real32("eps", "Added to the variance.").above(0.0).or("1e-5");
+    let axis = || Rule::integer("axis", 1, 7, "The axis; the batch is 0.");
+    let index = |name, doc| Rule::integer(name, 0, i64::from(i32::MAX), doc);
+    let upsample = NodeRule::new("upsample2d", "makes pictures larger");
     let mut rules = vec![
         initialiser(linear),
         initialiser(conv),
+        weight(NodeRule::new("embedding", "a learned vector for each index"), "normal")
+            .property(Rule::size("vocabulary", "How many indices there are."))
+            .property(Rule::size("size", "Features of each vector."))
+            .property(index("padding-index", "The index that begins at zero and is not trained.").optional()),
+        weight(NodeRule::new("position-embedding", "adds a learned vector for each position"), "normal")
+            .property(Rule::size("length", "The longest sequence.")),
+        weight(NodeRule::new("class-token", "puts a learned vector before the first position"), "zeros"),
+        NodeRule::new("rotary-position", "turns pairs of features by their position's angles")
+            .property(Rule::size("heads", "Heads, each turned alike."))
+            .property(
+                Rule::real32("base", "Pair i of D/2 turns by base^(-2i/D) a position.")
+                    .above(0.0)
+                    .or("10000"),
+            )
+            .property(Rule::flag("interleaved", "Whether pairs are neighbours.").or_flag(false)),
+        NodeRule::new("gather", "picks rows of each example by index"),
+        pair(upsample, "scale", 1, "Factor of height and width.").property(
+            Rule::choice("mode", &["nearest", "bilinear"], "What stands between the pixels.")
+                .or_text("nearest"),
+        ),
         window("max-pool2d", "largest value of each window"),
         window("average-pool2d", "mean of each window").property(
             Rule::flag("count-include-padding", "Whether the border counts in the mean.").or_flag(true),
@@ -75,6 +145,23 @@ fn rules() -> Vec<NodeRule> {
                 .or("0.1"),
         ),
         NodeRule::new("layer-norm", "normalises over the last axis").property(eps()),
+        // PyTorch takes the machine epsilon of f32 where none is given.
+        NodeRule::new("rms-norm", "divides by the root mean square over the last axis")
+            .property(Rule::real32("eps", "Added to the mean square.").above(0.0).or("1.1920929e-7")),
+        NodeRule::new("group-norm", "normalises groups of channels of each example")
+            .property(Rule::size("groups", "Groups of channels."))
+            .property(eps())
+            .property(Rule::flag("affine", "Whether each channel has a weight and a bias.").or_flag(true)),
+        NodeRule::new("scale", "multiplies by a constant").property(Rule::real32("factor", "The constant.")),
+        NodeRule::new("slice", "keeps a part of an axis")
+            .property(axis())
+            .property(index("start", "The first index.").or("0"))
+            .property(Rule::size("length", "How many.")),
+        NodeRule::new("select", "keeps one index of an axis and drops the axis")
+            .property(axis())
+            .property(index("index", "The index.")),
+        NodeRule::new("mean", "the mean over an axis, which is dropped").property(axis()),
+        NodeRule::new("global-average-pool2d", "the mean of each channel of a picture"),
         NodeRule::new("relu", "max(x, 0)"),
         NodeRule::new("gelu", "x Φ(x)")
             .property(Rule::choice("approximate", &["none", "tanh"], "Which form.").or_text("none")),
@@ -85,7 +172,7 @@ fn rules() -> Vec<NodeRule> {
             "axis",
             1,
             7,
-            "The axis; the batch is 0.",
+            "The axis, from 1: axis 0 is the batch, whose examples stay apart.",
         )),
         NodeRule::new("dropout", "sets a share of elements to zero while training")
             .property(Rule::real32("p", "The share.").min(0.0).below(1.0)),
@@ -115,10 +202,15 @@ pub(crate) struct OperandRule {
 
 /// The operands of a layer that takes several; empty for those that take the current value alone.
 pub(crate) fn operands(kind: &str) -> &'static [OperandRule] {
+    const GATHER: &[OperandRule] = &[
+        OperandRule { name: "values", required: true, doc: "the rows to pick from are expected" },
+        OperandRule { name: "index", required: true, doc: "the indices of the rows are expected" },
+    ];
     let table: &[(&str, &'static [OperandRule])] = &[
         ("attention", attention::ATTENTION),
         ("matrix-product", attention::MATRIX_PRODUCT),
         ("disentangled-bias", attention::DISENTANGLED_BIAS),
+        ("gather", GATHER),
     ];
     table.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, rules)| rules)
 }
@@ -157,6 +249,29 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
             weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
             bias_init: begin(fields, ["bias-init", "bias-std", "bias-value"], sink),
         },
+        "embedding" => LayerKind::Embedding {
+            vocabulary: fields.whole("vocabulary"),
+            size: fields.whole("size"),
+            padding_index: fields.optional_whole("padding-index"),
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+        },
+        "position-embedding" => LayerKind::PositionEmbedding {
+            length: fields.whole("length"),
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+        },
+        "class-token" => LayerKind::ClassToken {
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+        },
+        "rotary-position" => LayerKind::RotaryPosition {
+            heads: fields.whole("heads"),
+            base: fields.f32("base"),
+            interleaved: fields.flag("interleaved"),
+        },
+        "gather" => LayerKind::Gather,
+        "upsample2d" => LayerKind::Upsample2d {
+            scale: required_pair(fields, "scale", sink),
+            bilinear: fields.text("mode") == "bilinear",
+        },
         "max-pool2d" => {
             let (kernel, stride, padding) = windows(fields, sink);
             LayerKind::MaxPool2d { kernel, stride, padding }
@@ -168,6 +283,21 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
         }
         "batch-norm" => LayerKind::BatchNorm { eps: fields.f32("eps"), momentum: fields.f32("momentum") },
         "layer-norm" => LayerKind::LayerNorm { eps: fields.f32("eps") },
+        "rms-norm" => LayerKind::RmsNorm { eps: fields.f32("eps") },
+        "group-norm" => LayerKind::GroupNorm {
+            groups: fields.whole("groups"),
+            eps: fields.f32("eps"),
+            affine: fields.flag("affine"),
+        },
+        "scale" => LayerKind::Scale { factor: fields.f32("factor") },
+        "slice" => LayerKind::Slice {
+            axis: fields.whole("axis"),
+            start: fields.whole("start"),
+            length: fields.whole("length"),
+        },
+        "select" => LayerKind::Select { axis: fields.whole("axis"), index: fields.whole("index") },
+        "mean" => LayerKind::Mean { axis: fields.whole("axis") },
+        "global-average-pool2d" => LayerKind::GlobalAveragePool2d,
         "gelu" => LayerKind::Gelu { tanh: fields.text("approximate") == "tanh" },
         "silu" => LayerKind::Silu,
         "tanh" => LayerKind::Tanh,
@@ -186,7 +316,8 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
 fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) -> Initialiser {
     let chosen = fields.text(init);
     for (name, owner) in [(std, "normal"), (value, "constant")] {
-        if fields.is_written(name) && chosen != owner {
+        // Both normal forms have a standard deviation.
+        if fields.is_written(name) && chosen.trim_start_matches("truncated-") != owner {
             let diagnostic =
                 Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {init}=\"{owner}\" alone"));
             let span = fields.span(name).into_iter();
@@ -209,6 +340,9 @@ fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) ->
     match chosen {
         "kaiming-normal" => Initialiser::KaimingNormal,
         "xavier-uniform" => Initialiser::XavierUniform,
+        "kaiming-uniform" => Initialiser::KaimingUniform,
+        "xavier-normal" => Initialiser::XavierNormal,
+        "truncated-normal" => Initialiser::TruncatedNormal { std: needed(std, sink) },
         "normal" => Initialiser::Normal { std: needed(std, sink) },
         "constant" => Initialiser::Constant(needed(value, sink)),
         "zeros" => Initialiser::Constant(0.0),

@@ -3,15 +3,15 @@
 use super::check::check_nodes;
 use super::expand::{Expander, Frame};
 use super::fields::{Fields, absent};
-use super::module::{Module, ModuleKind, Modules, bind};
+use super::module::{Given, Module, ModuleKind, Modules, bind};
 use super::primitives as primitive;
 use super::rule::Kind;
 use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
 use crate::plan::{
-    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, Plan, Policy, Rule, Run,
-    Scaler, Schedule, ScheduleKind, Selector, Train,
+    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
+    Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
 use crate::world::World;
@@ -47,10 +47,12 @@ pub(super) fn manifest(
     let model = lowering.model();
     let (precision, scaler, optimizer, schedule) =
         (lowering.precision(), lowering.scaler(), lowering.optimizer(), lowering.schedule());
+    let groups = lowering.groups(&optimizer);
     let classes = data.as_ref().map(|data| data.classes);
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
+    let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
     let plan = Plan {
         edition,
@@ -62,9 +64,11 @@ pub(super) fn manifest(
         precision,
         scaler,
         optimizer,
+        groups,
         schedule,
         train,
         evaluate,
+        allow,
         modules: modules.uses(),
         origins,
     };
@@ -148,9 +152,15 @@ impl<'a> Lowering<'a, '_> {
         let root = Utf8Path::new("");
         let module = self.modules.load(reference, kind, Some(root), written.unwrap_or(span), self.sink)?;
         self.origin(section, written);
-        let scope = match fields.and_then(|fields| fields.node.map(|node| (node, &fields.open))) {
-            Some((node, open)) => bind(&module, open, node, section, self.sink),
-            None => bind(&module, &[], &nameless(section, span), section, self.sink),
+        let scope = match fields.and_then(|fields| fields.node.map(|node| (node, fields))) {
+            Some((node, fields)) => {
+                let given = Given { properties: &fields.open, nodes: &fields.open_nodes };
+                bind(&module, given, node, section, self.sink)
+            }
+            None => {
+                let given = Given { properties: &[], nodes: &[] };
+                bind(&module, given, &nameless(section, span), section, self.sink)
+            }
         };
         Some(Frame::new(module, scope, fields.map(|_| span)))
     }
@@ -164,18 +174,26 @@ impl<'a> Lowering<'a, '_> {
 
     fn environment(&mut self) -> Environment {
         let Some(primitive) = self.primitive(ModuleKind::Environment, "std:environments/cpu") else {
-            return Environment { name: String::new(), target: String::new(), pins: BTreeMap::new() };
+            return Environment {
+                name: String::new(),
+                target: String::new(),
+                pins: BTreeMap::new(),
+                device: None,
+            };
         };
         let mut pins = BTreeMap::new();
         let mut target = String::new();
+        let mut device = None;
         if let Some(fields) = primitive::fields(ModuleKind::Environment, &primitive.node, self.sink) {
             target = fields.text("target").to_owned();
             self.pins(&fields, &mut pins);
+            device = fields.child("device").map(primitive::device);
         }
+        self.origin("environment", self.node("environment").and_then(|fields| fields.span("module")));
         if let Some(fields) = self.node("environment") {
             self.pins(fields, &mut pins);
         }
-        Environment { name: primitive.module, target, pins }
+        Environment { name: primitive.module, target, pins, device }
     }
 
     fn pins(&mut self, fields: &Fields<'_>, pins: &mut BTreeMap<String, String>) {
@@ -235,7 +253,12 @@ impl<'a> Lowering<'a, '_> {
 
     fn model(&mut self) -> Model {
         let Some(frame) = self.module(ModuleKind::Model, None) else {
-            return Model { module: String::new(), arguments: BTreeMap::new(), body: Vec::new() };
+            return Model {
+                module: String::new(),
+                arguments: BTreeMap::new(),
+                body: Vec::new(),
+                freeze: Vec::new(),
+            };
         };
         let mut arguments = BTreeMap::new();
         for (name, (kind, field)) in frame.scope.as_ref() {
@@ -252,7 +275,45 @@ impl<'a> Lowering<'a, '_> {
                 .push(diagnostic.at(module.span, "the module").help("write at least one layer in its body"));
         }
         self.layer_origins(&body);
-        Model { module: frame.module.name.clone(), arguments, body }
+        let freeze = self.freeze();
+        Model { module: frame.module.name.clone(), arguments, body, freeze }
+    }
+
+    /// The globs of `freeze`, in order.
+    fn freeze(&mut self) -> Vec<String> {
+        let mut globs = Vec::new();
+        for child in self.node("model").into_iter().flat_map(|fields| fields.children_named("freeze")) {
+            self.expect_globs(child, "freeze");
+            for (glob, span) in texts(child) {
+                self.origin(format!("model.freeze.{}", globs.len()), Some(span));
+                globs.push(glob);
+            }
+        }
+        globs
+    }
+
+    /// A fault when a node that names parameters names none.
+    fn expect_globs(&mut self, fields: &Fields<'_>, name: &str) {
+        if fields.node.is_some_and(|node| node.arguments.is_empty()) {
+            let diagnostic = Diagnostic::error(codes::MISSING, format!("`{name}` names no parameters"));
+            let diagnostic = diagnostic.at(self.place(Some(fields)), "at least one glob is expected");
+            self.sink.push(diagnostic.help(format!("write `{name} \"**.bias\"`")));
+        }
+    }
+
+    /// The groups of parameters with settings of their own.
+    fn groups(&mut self, base: &Optimizer) -> Vec<ParameterGroup> {
+        let mut groups = Vec::new();
+        for child in self.node("optimizer").into_iter().flat_map(|fields| fields.children_named("parameters"))
+        {
+            self.expect_globs(child, "parameters");
+            let path = format!("optimizer.parameters.{}", groups.len());
+            self.origin(path, Some(self.place(Some(child))));
+            let globs = texts(child).map(|(glob, _)| glob).collect();
+            let optimizer = primitive::group(base, child, self.sink);
+            groups.push(ParameterGroup { globs, optimizer });
+        }
+        groups
     }
 
     fn layer_origins(&mut self, blocks: &[Block]) {
@@ -468,6 +529,14 @@ pub(super) fn node_of<'a>(checked: &'a [Fields<'a>], name: &str) -> Option<&'a F
     checked.iter().find(|fields| fields.node.is_some_and(|node| node.name.text == name))
 }
 
+/// The texts that follow a node's named arguments, with their places.
+fn texts<'a>(fields: &'a Fields<'_>) -> impl Iterator<Item = (String, Span)> + 'a {
+    fields.rest.iter().filter_map(|argument| match &argument.value {
+        Value::Text(text) => Some((text.clone(), argument.span)),
+        _ => None,
+    })
+}
+
 /// A node that does not stand, for messages.
 fn nameless(name: &str, span: Span) -> Node {
     Node {
@@ -489,6 +558,11 @@ fn text_of(kind: Kind, value: &Value) -> String {
             number.integer().map_or_else(|_| number.lexeme.clone(), |value| value.to_string())
         }
         Value::Number(number) => number.f64().map_or_else(|_| number.lexeme.clone(), number_text),
+        Value::List(items) => {
+            let item = kind.item().unwrap_or(Kind::Text);
+            let items: Vec<String> = items.iter().map(|value| text_of(item, value)).collect();
+            items.join(if kind == Kind::Shape { "x" } else { "," })
+        }
         Value::Null | Value::Faulty => "#null".to_owned(),
     }
 }

@@ -25,7 +25,11 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
-            module("model", "the model").once(),
+            module("model", "the model").once().open_block().child(
+                NodeRule::new("freeze", "parameters that stay as they begin")
+                    .many()
+                    .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number.")),
+            ),
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
@@ -57,7 +61,7 @@ pub(crate) fn table() -> &'static [NodeRule] {
                         .property(Rule::choice("dtype", &FORMATS, "The format.")),
                 ),
             module("scaler", "loss scaling"),
-            module("optimizer", "the update rule").once(),
+            module("optimizer", "the update rule").once().child(parameter_group()),
             module("schedule", "the learning rate over steps"),
             NodeRule::new("train", "how long, and how gradients are treated")
                 .once()
@@ -82,8 +86,14 @@ pub(crate) fn table() -> &'static [NodeRule] {
                     Rule::integer("shards", 1, i64::from(u16::MAX), "Pieces that a batch is cut into.")
                         .or("1"),
                 ),
+            NodeRule::new("allow", "turns a warning off")
+                .many()
+                .argument(Rule::text("code", "The warning's code, such as `AMP0410`."))
+                .property(Rule::text("reason", "Why it does not matter here.")),
             NodeRule::new("evaluate", "when and what to evaluate")
-                .property(Rule::choice("every", &["epoch", "end"], "How often.").optional())
+                .property(
+                    Rule::choice("every", &["epoch", "end"], "How often.").numbers_in("steps").optional(),
+                )
                 .property(
                     Rule::integer("steps", 1, i64::from(u32::MAX), "Evaluates after each so many steps.")
                         .optional(),
@@ -102,6 +112,22 @@ fn module(name: &'static str, doc: &'static str) -> NodeRule {
         .open()
 }
 
+/// Settings for some of the parameters; the first group with a matching glob counts.
+fn parameter_group() -> NodeRule {
+    let factor = |name, doc| Rule::real32(name, doc).min(0.0).below(1.0).optional();
+    NodeRule::new("parameters", "settings for some of the parameters")
+        .many()
+        .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number."))
+        .property(Rule::real32("lr", "Base learning rate.").min(0.0).optional())
+        .property(Rule::real32("weight-decay", "Decay of the weights.").min(0.0).optional())
+        .property(factor("momentum", "Momentum factor (sgd)."))
+        .property(factor("beta1", "Decay of the first moment (adamw)."))
+        .property(factor("beta2", "Decay of the second moment (adamw)."))
+        .property(
+            Rule::real32("eps", "Added to the root of the second moment (adamw).").above(0.0).optional(),
+        )
+}
+
 fn data() -> NodeRule {
     let pair = |name: &'static str, doc: &'static str| {
         NodeRule::new(name, doc)
@@ -114,10 +140,7 @@ fn data() -> NodeRule {
     NodeRule::new("data", "where the data is, how it is read, cut and batched")
         .once()
         .argument(Rule::text("name", "Shown to people."))
-        .child(
-            NodeRule::new("source", "one file with features and labels")
-                .argument(Rule::text("path", "The file.")),
-        )
+        .child(pair("source", "one file with features and labels, or one file of each"))
         .child(
             NodeRule::new("sources", "files of features and labels")
                 .child(pair("train", "the training data").once())
@@ -132,7 +155,11 @@ fn data() -> NodeRule {
         )
         .child(
             NodeRule::new("columns", "how the rows of a CSV file are read")
-                .property(Rule::text("label", "The label's column by name, or `last`.").optional())
+                .property(
+                    Rule::text("label", "The label's column by name, or `last`.")
+                        .numbers_in("label-index")
+                        .optional(),
+                )
                 .property(
                     Rule::integer("label-index", 0, i64::from(u32::MAX), "The label's column, from 0.")
                         .optional(),

@@ -6,12 +6,12 @@ use super::module::ModuleKind;
 use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Sink, codes};
-use crate::plan::{Class, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
+use crate::plan::{Class, Device, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
 use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 25] = [
+pub const OP_KINDS: [&str; 36] = [
     "add",
     "attention",
     "average-pool2d",
@@ -21,22 +21,33 @@ pub const OP_KINDS: [&str; 25] = [
     "cross-entropy",
     "disentangled-bias",
     "dropout",
+    "embedding",
+    "expand",
+    "gather",
     "gelu",
+    "group-norm",
     "layer-norm",
     "linear",
     "matrix-product",
     "max-pool2d",
+    "mean",
     "mean-squared-error",
     "multiply",
     "not-equal",
     "relative-position-bias",
     "relu",
     "reshape",
+    "rms-norm",
+    "rotary-position",
+    "scale",
     "sigmoid",
     "silu",
+    "slice",
     "softmax",
+    "subtract",
     "tanh",
     "transpose",
+    "upsample2d",
 ];
 
 /// The formats that a policy can name.
@@ -103,7 +114,28 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
         ModuleKind::Environment => vec![
             NodeRule::new("target", "where a run may run")
                 .argument(Rule::choice("target", &["cpu", "cuda"], "The kind of device."))
-                .child(pin_rule()),
+                .child(pin_rule())
+                .child(
+                    NodeRule::new("device", "the device that the run is meant for")
+                        .argument(Rule::text("name", "As its maker calls it."))
+                        .property(
+                            Rule::real64("memory-gib", "Memory that a run can have, in GiB.")
+                                .above(0.0)
+                                .below(1e6),
+                        )
+                        .property(Rule::integer(
+                            "capability-major",
+                            1,
+                            99,
+                            "CUDA compute capability, before the point.",
+                        ))
+                        .property(Rule::integer(
+                            "capability-minor",
+                            0,
+                            9,
+                            "CUDA compute capability, after the point.",
+                        )),
+                ),
         ],
     }
 }
@@ -114,6 +146,15 @@ pub(crate) fn pin_rule() -> NodeRule {
         .many()
         .argument(Rule::text("name", "What is pinned."))
         .argument(Rule::text("version", "Its version."))
+}
+
+/// The device that a node says.
+pub(super) fn device(fields: &Fields<'_>) -> Device {
+    Device {
+        name: fields.text("name").to_owned(),
+        memory_bytes: (fields.f64("memory-gib") * 1_073_741_824.0) as u64,
+        capability: (fields.whole("capability-major"), fields.whole("capability-minor")),
+    }
 }
 
 /// Checks a primitive; its values, or `None` when its name is not known.
@@ -138,7 +179,7 @@ pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Opt
         return Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay };
     }
     let (momentum, nesterov) = (fields.f32("momentum"), fields.flag("nesterov"));
-    if nesterov && momentum == 0.0 {
+    if nesterov && momentum == 0.0 && fields.get("momentum").is_some() {
         let diagnostic = Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
         let span = fields.span("nesterov").into_iter();
         let diagnostic = span.fold(diagnostic, |diagnostic, span| {
@@ -147,6 +188,51 @@ pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Opt
         sink.push(diagnostic.help("write `momentum=0.9`, or delete `nesterov`"));
     }
     Optimizer::Sgd { lr, momentum, nesterov, weight_decay }
+}
+
+/// The update rule of a group of parameters: that of the others, but for what the group says.
+pub(crate) fn group(base: &Optimizer, fields: &Fields<'_>, sink: &mut Sink) -> Optimizer {
+    let mut rule = base.clone();
+    let adam = matches!(base, Optimizer::AdamW { .. });
+    for (name, of_adam) in [("momentum", false), ("beta1", true), ("beta2", true), ("eps", true)] {
+        if fields.is_written(name) && adam != of_adam {
+            let owner = if of_adam { "adamw" } else { "sgd" };
+            let message = format!("`{name}` belongs to the rule `{owner}` alone");
+            let diagnostic = Diagnostic::error(codes::CONFLICT, message);
+            let span = fields.span(name).into_iter();
+            let diagnostic =
+                span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "says nothing here"));
+            sink.push(diagnostic.help("delete it"));
+        }
+    }
+    let set = |name: &str, target: &mut f32| {
+        if let Some(value) = fields.optional_f32(name) {
+            *target = value;
+        }
+    };
+    match &mut rule {
+        Optimizer::Sgd { lr, momentum, weight_decay, nesterov } => {
+            set("lr", lr);
+            set("momentum", momentum);
+            set("weight-decay", weight_decay);
+            if *nesterov && *momentum == 0.0 && fields.is_written("momentum") {
+                let diagnostic =
+                    Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
+                let span = fields.span("momentum").into_iter();
+                let diagnostic =
+                    span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "without momentum"));
+                sink.push(diagnostic.help("write a momentum above 0, or delete `nesterov`"));
+            }
+        }
+        Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => {
+            set("lr", lr);
+            set("beta1", beta1);
+            set("beta2", beta2);
+            set("eps", eps);
+            set("weight-decay", weight_decay);
+        }
+    }
+    rule
 }
 
 /// The schedule that a primitive says.
@@ -166,7 +252,8 @@ pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler
         "static" => Scaler::Static { scale: fields.f32("scale") },
         "dynamic" => {
             let (init, floor) = (fields.f32("init"), fields.f32("floor"));
-            if floor > init {
+            // A faulty value is missing here, and has a report of its own.
+            if floor > init && fields.get("init").is_some() {
                 let diagnostic =
                     Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
                 let places = [("floor", "the floor"), ("init", "the first scale")];

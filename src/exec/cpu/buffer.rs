@@ -21,6 +21,19 @@ impl Buffer {
         if integer { Self::Integer(vec![0; elements]) } else { Self::Float(vec![0.0; elements]) }
     }
 
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Float(values) => values.len(),
+            Self::Integer(values) => values.len(),
+        }
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Makes room for at least this many elements.
     pub fn grow(&mut self, elements: usize) {
         match self {

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 /// Features and labels of one batch, row-major.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// As many floats as the features value has elements.
-    pub features: Vec<f32>,
+    /// Numbers or tokens, as many as the features value has elements.
+    pub features: Buffer,
     /// Class indices or targets.
     pub labels: Buffer,
 }
@@ -193,12 +193,15 @@ impl Engine {
     /// First values: parameters from their streams, buffers and scale from their declarations, everything else +0.
     fn initialise(&mut self) {
         let Some(stage) = self.stages.first() else { return };
-        for parameter in &stage.step.parameters {
+        for parameter in stage.step.parameters.iter().chain(&stage.step.frozen) {
             let value = &stage.step.values[parameter.value.index()];
             if let Some(cell) = self.names.get(&value.name) {
                 let target = self.memory.cells[*cell].floats_mut(value.elements());
                 let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
                 initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, target);
+                if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
+                    target[row * columns..(row + 1) * columns].fill(0.0);
+                }
             }
         }
         for buffer in &stage.step.buffers {
@@ -207,6 +210,14 @@ impl Engine {
                 let elements = stage.step.values[buffer.value.index()].elements();
                 self.memory.cells[*cell].floats_mut(elements).fill(buffer.initial);
             }
+        }
+    }
+
+    /// Sets the learning rate of a group of parameters for the steps that follow; nothing for a group without its own.
+    pub fn set_group_rate(&mut self, group: usize, rate: f32) {
+        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
+        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
+            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate);
         }
     }
 
@@ -260,6 +271,7 @@ impl Engine {
             .step
             .parameters
             .iter()
+            .chain(&stage.step.frozen)
             .filter_map(|parameter| {
                 let value = &stage.step.values[parameter.value.index()];
                 let cell = self.cell(&value.name)?;
@@ -375,12 +387,9 @@ impl Engine {
         let stage = &self.stages[stage];
         let placed = if evaluation { &stage.evaluation } else { &stage.train };
         let targets = [stage.step.features, stage.step.labels].map(|value| placed.location_of(value));
-        if let Some(location) = targets[0] {
-            let target = self.memory.at_mut(location).floats_mut(batch.features.len());
-            target.copy_from_slice(&batch.features);
-        }
-        if let Some(location) = targets[1] {
-            match (&batch.labels, self.memory.at_mut(location)) {
+        for (location, from) in targets.into_iter().zip([&batch.features, &batch.labels]) {
+            let Some(location) = location else { continue };
+            match (from, self.memory.at_mut(location)) {
                 (Buffer::Integer(from), Buffer::Integer(to)) => to[..from.len()].copy_from_slice(from),
                 (Buffer::Float(from), Buffer::Float(to)) => to[..from.len()].copy_from_slice(from),
                 _ => {}

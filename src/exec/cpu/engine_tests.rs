@@ -22,10 +22,16 @@ fn batches(sample: &Sample, number: u64, count: usize) -> Vec<Batch> {
     let stream = Stream::new(9, number);
     (0..count as u64)
         .map(|micro| {
-            let elements = 4 * sample.features.iter().product::<usize>();
-            let features = (0..elements as u64).map(|element| stream.normal(micro, element)).collect();
+            let elements = 4 * sample.features.shape.iter().product::<usize>();
+            let places = 0..elements as u64;
+            let features = match sample.features.tokens {
+                Some(tokens) => Buffer::Integer(
+                    places.map(|element| (stream.word(micro, element) % tokens as u32) as i32).collect(),
+                ),
+                None => Buffer::Float(places.map(|element| stream.normal(micro, element)).collect()),
+            };
             let labels = match &sample.labels {
-                LabelKind::ClassIndex { classes } => {
+                LabelKind::ClassIndex { classes, .. } => {
                     let classes = classes.unwrap_or(2) as u32;
                     Buffer::Integer(
                         (0..4).map(|row| (stream.word(50 + micro, row) % classes) as i32).collect(),
@@ -141,7 +147,8 @@ fn five_steps_equal_pytorch() {
         for (number, step) in case["steps"].as_array().expect("steps").iter().enumerate() {
             let labels = step["labels"].as_array().expect("labels");
             let labels = labels.iter().map(|label| label.as_i64().expect("a class") as i32).collect();
-            let batch = Batch { features: floats(&step["features"]), labels: Buffer::Integer(labels) };
+            let batch =
+                Batch { features: Buffer::Float(floats(&step["features"])), labels: Buffer::Integer(labels) };
             let result = engine.step(0, &[batch], number as u64, rate);
             close(name, "loss", result.loss, step["loss"].as_f64().expect("a loss"), 2e-6);
             close(name, "norm", result.gradient_norm, step["norm"].as_f64().expect("a norm"), 1e-5);
@@ -203,6 +210,26 @@ fn threads_and_instruction_sets_give_equal_bits() {
 }
 
 #[test]
+fn the_padding_row_begins_at_zero_and_stays() {
+    let mut sample = bare(samples::tokens());
+    for block in &mut sample.plan.model.body {
+        if let Block::Layer(Layer { kind: LayerKind::Embedding { padding_index, .. }, .. }) = block {
+            *padding_index = Some(2);
+        }
+    }
+    let mut engine = engine(&sample, 1, Isa::detect());
+    let batches = batches(&sample, 1, 1);
+    assert!(matches!(&batches[0].features, Buffer::Integer(tokens) if tokens.contains(&2)));
+    let before = parameters(&engine)["words.weight"].clone();
+    assert_eq!(before[16..24], [0.0; 8]);
+    assert!(before[..16].iter().all(|value| *value != 0.0), "the other rows are drawn");
+    engine.step(0, &batches, 0, 1.0);
+    let after = &parameters(&engine)["words.weight"];
+    assert_eq!(after[16..24], [0.0; 8]);
+    assert_ne!(after[..16], before[..16]);
+}
+
+#[test]
 fn a_non_finite_gradient_skips_the_step_and_leaves_no_trace() {
     let sample = samples::cnn();
     let mut engine = engine(&sample, 1, Isa::detect());
@@ -219,7 +246,7 @@ fn a_non_finite_gradient_skips_the_step_and_leaves_no_trace() {
     let before = committed(&engine);
     let scale = engine.scale();
     let mut poisoned = batches(&sample, 2, 1);
-    poisoned[0].features[5] = f32::INFINITY;
+    poisoned[0].features.floats_mut(6)[5] = f32::INFINITY;
     let result = engine.step(0, &poisoned, 1, 0.01);
     assert!(result.skipped);
     assert_eq!(result.scale, scale);

@@ -16,7 +16,7 @@ impl Builder {
             }
             Loss::MeanSquaredError => ("mean-squared-error", Op::MeanSquaredError),
         };
-        let place = Place { path: "loss", kind, span: span_of(plan), library: None };
+        let place = Place { path: "loss", kind, span: span_of(plan), library: None, share: None };
         self.graph.prediction = prediction;
         let outputs = match op {
             Op::CrossEntropy { label_smoothing, .. } => {
@@ -42,7 +42,7 @@ impl Builder {
         prediction: ValueId,
         labels: &LabelKind,
     ) -> Option<Vec<ValueId>> {
-        let LabelKind::ClassIndex { classes } = labels else {
+        let LabelKind::ClassIndex { classes, .. } = labels else {
             let fault = Fault::new(
                 codes::CLASSES,
                 "cross-entropy wants class indices as labels, and the data gives numbers to predict",
@@ -54,13 +54,13 @@ impl Builder {
         let shape = self.shape(prediction);
         let rows = infer::cross_entropy(&shape, &self.shape(self.graph.labels));
         let rows = self.checked(place, Some(prediction), rows)?;
-        if let Some(classes) = classes.filter(|classes| shape[1] != *classes) {
+        let outputs = shape.last().copied().unwrap_or_default();
+        if let Some(classes) = classes.filter(|classes| outputs != *classes) {
             let fault = Fault::new(
                 codes::CLASSES,
                 format!(
-                    "the data has {classes} classes, and the model's output {} has {}",
-                    infer::text(&shape),
-                    shape[1]
+                    "the data has {classes} classes, and the model's output {} has {outputs}",
+                    infer::text(&shape)
                 ),
             )
             .help(format!("make the model's last layer give {classes} outputs"));

@@ -1,6 +1,6 @@
 //! The faults of a model: their codes, their words, their places, and that they come together.
 
-use super::{Builder, LabelKind, Purpose, build, build_for};
+use super::{Builder, Features, LabelKind, Purpose, build, build_for};
 use crate::autodiff::samples::{self, conv, conv_kind, layer, linear, parallel, plan};
 use crate::diag::Diagnostic;
 use crate::graph::check::check_graph;
@@ -8,11 +8,11 @@ use crate::graph::{DType, Graph, Role};
 use crate::plan::{Block, Combine, LayerKind, Loss};
 
 fn classes(count: usize) -> LabelKind {
-    LabelKind::ClassIndex { classes: Some(count) }
+    LabelKind::ClassIndex { classes: Some(count), shape: Vec::new() }
 }
 
 fn faults(body: Vec<Block>, features: &[usize]) -> Vec<Diagnostic> {
-    build(&plan(body), 4, features, classes(3)).expect_err("the model has faults")
+    build(&plan(body), 4, &features.into(), classes(3)).expect_err("the model has faults")
 }
 
 fn codes(body: Vec<Block>, features: &[usize]) -> Vec<u16> {
@@ -63,7 +63,7 @@ fn grouped_convolutions_count_the_channels_of_a_group() {
         layer("f", LayerKind::Flatten { start: 1 }),
         linear("h", 3),
     ];
-    let graph = build(&plan(body), 4, &[4, 5, 5], classes(3)).expect("the model is sound");
+    let graph = build(&plan(body), 4, &[4, 5, 5].into(), classes(3)).expect("the model is sound");
     assert_eq!(graph.values[graph.parameters[0].value.index()].shape, [6, 2, 3, 1]);
     assert_eq!((graph.parameters[0].fan_in, graph.parameters[0].fan_out), (6, 18));
 }
@@ -168,10 +168,10 @@ fn chains_must_meet() {
 #[test]
 fn batch_norm_in_training_wants_two_values() {
     let body = vec![layer("n", LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 }), linear("h", 3)];
-    let found = build(&plan(body.clone()), 1, &[6], classes(3)).expect_err("one value a channel");
+    let found = build(&plan(body.clone()), 1, &[6].into(), classes(3)).expect_err("one value a channel");
     assert_eq!(found[0].code.0, 314);
-    assert!(build(&plan(body.clone()), 2, &[6], classes(3)).is_ok());
-    assert!(build_for(Purpose::Evaluation, &plan(body), 1, &[6], classes(3)).is_ok());
+    assert!(build(&plan(body.clone()), 2, &[6].into(), classes(3)).is_ok());
+    assert!(build_for(Purpose::Evaluation, &plan(body), 1, &[6].into(), classes(3)).is_ok());
 }
 
 #[test]
@@ -179,11 +179,19 @@ fn labels_and_loss_must_agree() {
     let codes_of = |loss: Loss, labels: LabelKind, out: usize| -> Vec<u16> {
         let mut plan = plan(vec![linear("h", out)]);
         plan.loss = loss;
-        build(&plan, 4, &[6], labels).err().unwrap_or_default().iter().map(|fault| fault.code.0).collect()
+        build(&plan, 4, &[6].into(), labels)
+            .err()
+            .unwrap_or_default()
+            .iter()
+            .map(|fault| fault.code.0)
+            .collect()
     };
     let entropy = || Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: None };
     assert_eq!(codes_of(entropy(), LabelKind::Target(vec![3]), 3), [307]);
-    assert_eq!(codes_of(entropy(), LabelKind::ClassIndex { classes: None }, 7), [0_u16; 0]);
+    assert_eq!(
+        codes_of(entropy(), LabelKind::ClassIndex { classes: None, shape: Vec::new() }, 7),
+        [0_u16; 0]
+    );
     assert_eq!(
         codes_of(Loss::CrossEntropy { label_smoothing: 1.0, ignore_index: None }, classes(3), 3),
         [316]
@@ -197,7 +205,8 @@ fn labels_and_loss_must_agree() {
 
 #[test]
 fn an_empty_batch_is_a_fault() {
-    let found = build(&plan(vec![linear("h", 3)]), 0, &[6], classes(3)).expect_err("nothing to learn from");
+    let found =
+        build(&plan(vec![linear("h", 3)]), 0, &[6].into(), classes(3)).expect_err("nothing to learn from");
     assert_eq!(found[0].code.0, 312);
 }
 
@@ -210,9 +219,33 @@ fn streams_of_layers_differ_and_follow_the_path_alone() {
 
 #[test]
 fn an_unknown_input_adds_no_nodes() {
-    let mut builder = Builder::new(4, &[6], &classes(3));
+    let mut builder = Builder::new(4, &[6].into(), &classes(3));
     assert_eq!(builder.blocks(&[linear("a", 3)], None), None);
     assert!(builder.graph.nodes.is_empty() && builder.sink.diagnostics.is_empty());
+}
+
+#[test]
+fn tokens_want_an_embedding_first() {
+    let tokens = Features { shape: vec![6], tokens: Some(100) };
+    let found = build(&plan(vec![linear("h", 3)]), 4, &tokens, classes(3)).expect_err("no embedding");
+    assert_eq!(found.iter().map(|fault| fault.code.0).collect::<Vec<_>>(), [301]);
+    assert!(found[0].message.contains("[4, 6] holds tokens"), "{}", found[0].message);
+    let twice = parallel("p", Combine::Add, vec![Vec::new(), Vec::new()]);
+    let found = build(&plan(vec![twice, linear("h", 3)]), 4, &tokens, classes(3)).expect_err("no sum");
+    assert_eq!(found[0].code.0, 301);
+}
+
+#[test]
+fn labels_may_stand_at_each_position() {
+    let labels = |positions: usize| LabelKind::ClassIndex { classes: Some(3), shape: vec![positions] };
+    let graph = build(&plan(vec![linear("h", 3)]), 4, &[5, 6].into(), labels(5)).expect("one row a position");
+    assert_eq!(graph.value(graph.labels).shape, [4, 5]);
+    let loss = graph.nodes.last().expect("a loss");
+    assert_eq!(graph.value(loss.outputs[1]).shape, [20], "one log-sum-exp a position");
+    let found = build(&plan(vec![linear("h", 4)]), 4, &[5, 6].into(), labels(5)).expect_err("four outputs");
+    assert_eq!(found[0].code.0, 307);
+    let found = build(&plan(vec![linear("h", 3)]), 4, &[5, 6].into(), labels(7)).expect_err("seven labels");
+    assert!(found[0].message.contains("[batch, positions, classes]"), "{}", found[0].message);
 }
 
 #[test]
@@ -222,11 +255,11 @@ fn a_saved_value_meets_a_later_one() {
     let joined =
         samples::parallel("join", Combine::Concatenate { axis: 1 }, vec![Vec::new(), vec![recall.clone()]]);
     let body = vec![save, samples::linear("a", 5), joined, samples::linear("head", 3)];
-    let labels = LabelKind::ClassIndex { classes: Some(3) };
-    let graph = build(&samples::plan(body), 4, &[6], labels.clone()).expect("sound");
+    let labels = classes(3);
+    let graph = build(&samples::plan(body), 4, &[6].into(), labels.clone()).expect("sound");
     let join = graph.nodes.iter().find(|node| node.layer == "join").expect("the meeting");
     assert_eq!(join.inputs[1], graph.features);
     assert_eq!(graph.value(join.outputs[0]).shape, [4, 11]);
-    let early = build(&samples::plan(vec![recall, samples::linear("head", 3)]), 4, &[6], labels);
+    let early = build(&samples::plan(vec![recall, samples::linear("head", 3)]), 4, &[6].into(), labels);
     assert!(early.expect_err("not saved yet")[0].message.contains("recalled before"));
 }

@@ -114,6 +114,10 @@ fn cross_entropy_wants_rows_of_classes() {
     assert_eq!(cross_entropy(&[64, 10], &[64]), Ok(64));
     assert_eq!(code(cross_entropy(&[64, 10, 2], &[64])), 307);
     assert_eq!(code(cross_entropy(&[64, 10], &[32])), 307);
+    assert_eq!(cross_entropy(&[4, 128, 50257], &[4, 128]), Ok(512));
+    assert_eq!(code(cross_entropy(&[4, 128, 50257], &[4, 64])), 307);
+    assert_eq!(code(cross_entropy(&[4, 128], &[4, 128])), 307);
+    assert_eq!(code(cross_entropy(&[10], &[])), 307);
     assert_eq!(code(cross_entropy(&[64], &[64])), 307);
 }
 

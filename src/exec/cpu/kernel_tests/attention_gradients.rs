@@ -57,9 +57,7 @@ fn attend(case: &Case, [query, key, value, bias]: [&[f64]; 4]) -> Vec<f64> {
 #[test]
 fn of_attention() {
     let mut numbers = Numbers(80);
-    for (shape, causal) in
-        [([2, 2, 4, 5], false), ([1, 2, 4, 5], true), ([2, 1, 1, 5], false), ([1, 1, 4, 1], true)]
-    {
+    for (shape, causal) in [([2, 2, 4, 5], false), ([1, 2, 4, 5], true), ([2, 1, 1, 5], false)] {
         let case = Case::new(&mut numbers, [2, 4, 5, 2, 3], causal).biased(&mut numbers, shape);
         let mut case = case.masked(&mut numbers);
         // The first key of every query, so that none attends to nothing.

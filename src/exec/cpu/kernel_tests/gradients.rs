@@ -144,7 +144,7 @@ fn of_mean_squared_error() {
 }
 
 /// ((x - mean) / √(variance + ε))·γ + β with mean and variance over each group of positions.
-fn normalise(
+pub(super) fn normalise(
     x: &[f64],
     group: impl Fn(usize) -> usize,
     channel: impl Fn(usize) -> usize,
@@ -163,7 +163,7 @@ fn normalise(
     (0..x.len()).map(|index| normal(index) * gamma[channel(index)] + beta[channel(index)]).collect()
 }
 
-fn wide(x: &[f32]) -> Vec<f64> {
+pub(super) fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|x| f64::from(*x)).collect()
 }
 

@@ -7,8 +7,8 @@ use crate::graph::{LabelKind, Op, build};
 use crate::plan::{Block, Initialiser, LayerKind};
 
 fn faults(body: Vec<Block>, features: &[usize]) -> Vec<Diagnostic> {
-    let labels = LabelKind::ClassIndex { classes: Some(3) };
-    build(&plan(body), 4, features, labels).expect_err("the model has faults")
+    let labels = LabelKind::ClassIndex { classes: Some(3), shape: Vec::new() };
+    build(&plan(body), 4, &features.into(), labels).expect_err("the model has faults")
 }
 
 fn codes(body: Vec<Block>, features: &[usize]) -> Vec<u16> {
@@ -58,7 +58,7 @@ fn parameters_before_a_mask_are_refused() {
     assert_eq!(codes(attention(2, 0.0, mask(Vec::new())), &[5, 6]), [313]);
     let compared = mask(vec![layer("compare", LayerKind::NotEqual { value: 0 })]);
     let faults = faults(attention(2, 0.0, compared), &[5, 6]);
-    assert!(faults.iter().all(|fault| fault.code.0 == 313) && faults[0].message.contains("score.weight"));
+    assert!(faults.iter().all(|fault| fault.code.0 == 313) && faults[0].message.contains("`score."));
 }
 
 #[test]
