@@ -306,7 +306,8 @@ fn asked(path: &str) -> Vec<(&'static str, Vec<Block>)> {
 /// Causal attention with T5's bias, a mask of the features and dropout, then DeBERTa's attention, then a product of
 /// matrices.
 pub fn attending() -> Sample {
-    let attention = |causal, dropout| LayerKind::Attention { heads: 2, causal, dropout, scale: None };
+    let attention =
+        |causal, dropout, terms| LayerKind::Attention { heads: 2, causal, dropout, terms, scale: None };
     let (heads, weight_init) = (2, Initialiser::Normal { std: 0.5 });
     let t5 = LayerKind::RelativePositionBias {
         heads,
@@ -348,8 +349,8 @@ pub fn attending() -> Sample {
         Block::Save { name: "sample:numbers".to_owned(), span: span(6) },
         layer("column", LayerKind::Reshape { shape: vec![5, 1] }),
         linear("embed", 6),
-        apply("causal", attention(true, 0.25), causal),
-        apply("disentangled", attention(false, 0.0), disentangled),
+        apply("causal", attention(true, 0.25, 1), causal),
+        apply("disentangled", attention(false, 0.0, 3), disentangled),
         apply(
             "product",
             LayerKind::MatrixProduct { transpose_right: true },

@@ -477,10 +477,11 @@ pub fn layer_text(kind: &LayerKind) -> String {
         LayerKind::Mean { axis } => add("axis", axis.to_string()),
         LayerKind::Gelu { tanh } => add("approximate", if *tanh { "tanh" } else { "none" }.to_owned()),
         LayerKind::Softmax { axis } => add("axis", axis.to_string()),
-        LayerKind::Attention { heads, causal, dropout, scale } => {
+        LayerKind::Attention { heads, causal, dropout, terms, scale } => {
             add("heads", heads.to_string());
             add("causal", flag_text(*causal).to_owned());
             add("dropout", number_text(dropout));
+            add("terms", terms.to_string());
             scale.iter().for_each(|scale| add("scale", number_text(scale)));
         }
         LayerKind::MatrixProduct { transpose_right } => {

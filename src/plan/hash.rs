@@ -225,8 +225,9 @@ impl ContentHash for LayerKind {
             Self::Mean { axis } => axis.content_hash(hasher),
             Self::Gelu { tanh } => tanh.content_hash(hasher),
             Self::Softmax { axis } => axis.content_hash(hasher),
-            Self::Attention { heads, causal, dropout, scale } => {
+            Self::Attention { heads, causal, dropout, terms, scale } => {
                 (*heads, *causal).content_hash(hasher);
+                terms.content_hash(hasher);
                 dropout.content_hash(hasher);
                 scale.content_hash(hasher);
             }

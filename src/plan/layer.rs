@@ -268,7 +268,9 @@ pub enum LayerKind {
         causal: bool,
         /// Share of the probabilities that is dropped while training, in [0, 1).
         dropout: f32,
-        /// What scores are multiplied by; 1/sqrt(size of a head) by default.
+        /// Terms of the scores that the default scale counts: 1, and 1 more for each of a disentangled bias.
+        terms: usize,
+        /// What scores are multiplied by; 1/sqrt(terms · size of a head) by default.
         scale: Option<f32>,
     },
     /// Batched matrix product; operands left and right.

@@ -131,9 +131,9 @@ pub fn attention(
         log_sum_exp[row] = max + log(total);
         for (d, y) in y.iter_mut().enumerate() {
             let mut answer = 0.0;
-            for s in 0..op.reach(t) {
+            for (s, weight) in exps[..op.reach(t)].iter().enumerate() {
                 let value = op.row(operands.value, op.keys, [n, h, s])[d];
-                answer = fused_multiply_add(op.dropped([n, h, t, s], exps[s]), value, answer);
+                answer = fused_multiply_add(op.dropped([n, h, t, s], *weight), value, answer);
             }
             *y = round(format, answer / total);
         }

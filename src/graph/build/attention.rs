@@ -81,7 +81,7 @@ impl Builder {
     }
 
     fn attention(&mut self, place: Place, kind: &LayerKind, operands: &[(&str, ValueId)]) -> Option<ValueId> {
-        let LayerKind::Attention { heads, causal, dropout, scale } = *kind else { return None };
+        let LayerKind::Attention { heads, causal, dropout, terms, scale } = *kind else { return None };
         let [query, key, value] = self.required(place, operands, ["query", "key", "value"])?;
         let (bias, mask) = (operand(operands, "bias"), operand(operands, "mask"));
         self.without_parameters(place, mask, "a mask decides");
@@ -97,7 +97,7 @@ impl Builder {
         let rule = Attention {
             heads,
             causal,
-            scale: scale.unwrap_or_else(|| inverse_root(size)),
+            scale: scale.unwrap_or_else(|| inverse_root(size.saturating_mul(terms.max(1)))),
             p: dropout,
             stream: if dropout > 0.0 { dropout_stream(place.path) } else { 0 },
             bias: bias.is_some(),

@@ -54,7 +54,10 @@ pub(super) fn rules() -> Vec<NodeRule> {
                     .below(1.0)
                     .or("0"),
             )
-            .property(scale("Factor of the scores; 1/sqrt(size of a head) by default.")),
+            .property(
+                Rule::size("terms", "Terms of the scores: 1, and 1 for each of a disentangled bias.").or("1"),
+            )
+            .property(scale("Factor of the scores; 1/sqrt(terms · size of a head) by default.")),
         NodeRule::new("matrix-product", "the product of two batches of matrices").property(
             Rule::flag("transpose-right", "Whether the right one's last axes are exchanged.").or_flag(false),
         ),
@@ -97,6 +100,7 @@ pub(super) fn meaning(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Layer
             heads,
             causal: fields.flag("causal"),
             dropout: fields.f32("dropout"),
+            terms: fields.whole("terms"),
             scale: fields.optional_f32("scale"),
         },
         "matrix-product" => LayerKind::MatrixProduct { transpose_right: fields.flag("transpose-right") },

@@ -20,7 +20,7 @@ fn attention(heads: usize, dropout: f32, more: Vec<(&str, Vec<Block>)>) -> Vec<B
     let mut operands: Vec<(&str, Vec<Block>)> =
         ["query", "key", "value"].map(|name| (name, vec![linear(name, 6)])).into();
     operands.extend(more);
-    let kind = LayerKind::Attention { heads, causal: false, dropout, scale: None };
+    let kind = LayerKind::Attention { heads, causal: false, dropout, terms: 1, scale: None };
     vec![apply("self", kind, operands), layer("flatten", LayerKind::Flatten { start: 1 }), linear("head", 3)]
 }
 
@@ -125,5 +125,5 @@ fn scales_are_the_published_ones() {
     };
     // Heads of 3: 1/√3, and 1/√(3·3) for the three terms of DeBERTa.
     assert_eq!(scale("causal"), 0.577_350_26);
-    assert_eq!(scale("disentangled.bias"), 1.0 / 3.0);
+    assert_eq!([scale("disentangled"), scale("disentangled.bias")], [1.0 / 3.0; 2]);
 }
