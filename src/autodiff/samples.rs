@@ -78,7 +78,8 @@ pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block 
 
 /// PyTorch's CUDA autocast lists with a low format.
 pub fn amp(low: Format) -> Policy {
-    let low_kinds = ["linear", "conv2d"].map(|kind| (kind.to_owned(), Class::Low));
+    let low_kinds = ["linear", "conv2d", "attention", "matrix-product", "disentangled-bias"]
+        .map(|kind| (kind.to_owned(), Class::Low));
     let f32_kinds = [
         "layer-norm",
         "rms-norm",
@@ -318,6 +319,78 @@ pub fn shared() -> Sample {
     Sample { plan: plan(body), features: [6].into(), labels: classes(6) }
 }
 
+/// A layer of several operands.
+pub fn apply(path: &str, kind: LayerKind, operands: Vec<(&str, Vec<Block>)>) -> Block {
+    let operands =
+        operands.into_iter().map(|(name, chain)| Operand { name: name.to_owned(), chain }).collect();
+    let layer = Layer { path: path.to_owned(), kind, span: span(3), library: None, share: None };
+    Block::Apply { layer, operands }
+}
+
+/// The three operands that every attention has, each a linear layer.
+fn asked(path: &str) -> Vec<(&'static str, Vec<Block>)> {
+    ["query", "key", "value"].map(|name| (name, vec![linear(&format!("{path}.{name}"), 6)])).into()
+}
+
+/// Causal attention with T5's bias, a mask of the features and dropout, then DeBERTa's attention, then a product of
+/// matrices.
+pub fn attending() -> Sample {
+    let attention =
+        |causal, dropout, terms| LayerKind::Attention { heads: 2, causal, dropout, terms, scale: None };
+    let (heads, weight_init) = (2, Initialiser::Normal { std: 0.5 });
+    let t5 = LayerKind::RelativePositionBias {
+        heads,
+        buckets: 8,
+        max_distance: 6,
+        bidirectional: false,
+        weight_init,
+    };
+    let mut causal = asked("causal");
+    causal.push(("bias", vec![layer("causal.bias", t5)]));
+    let recall = Block::Recall { name: "sample:numbers".to_owned(), span: span(6) };
+    causal.push(("mask", vec![recall, layer("causal.mask", LayerKind::NotEqual { value: 0 })]));
+    let deberta = LayerKind::DisentangledBias {
+        heads,
+        buckets: 4,
+        max_position: 5,
+        content_to_position: true,
+        position_to_content: true,
+        scale: None,
+    };
+    let positions = |name: &str| {
+        let table = LayerKind::Learned { rows: 8, size: 3, weight_init };
+        vec![layer(&format!("positions.{name}.table"), table), linear(&format!("positions.{name}"), 6)]
+    };
+    let content = |name: &str| vec![linear(&format!("content.{name}"), 6)];
+    let bias = apply(
+        "disentangled.bias",
+        deberta,
+        vec![
+            ("query", content("query")),
+            ("position-key", positions("key")),
+            ("key", content("key")),
+            ("position-query", positions("query")),
+        ],
+    );
+    let mut disentangled = asked("disentangled");
+    disentangled.push(("bias", vec![bias]));
+    let body = vec![
+        Block::Save { name: "sample:numbers".to_owned(), span: span(6) },
+        layer("column", LayerKind::Reshape { shape: vec![5, 1] }),
+        linear("embed", 6),
+        apply("causal", attention(true, 0.25, 1), causal),
+        apply("disentangled", attention(false, 0.0, 3), disentangled),
+        apply(
+            "product",
+            LayerKind::MatrixProduct { transpose_right: true },
+            vec![("left", vec![linear("left", 6)]), ("right", vec![linear("right", 6)])],
+        ),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
+}
+
 /// Every sample, by name.
 pub fn all() -> Vec<(&'static str, Sample)> {
     vec![
@@ -326,6 +399,7 @@ pub fn all() -> Vec<(&'static str, Sample)> {
         ("residual", residual()),
         ("joined", joined()),
         ("gated", gated()),
+        ("attending", attending()),
         ("tokens", tokens()),
         ("images", images()),
         ("shared", shared()),

@@ -231,6 +231,35 @@ impl ContentHash for LayerKind {
             Self::Mean { axis } => axis.content_hash(hasher),
             Self::Gelu { tanh } => tanh.content_hash(hasher),
             Self::Softmax { axis } => axis.content_hash(hasher),
+            Self::Attention { heads, causal, dropout, terms, scale } => {
+                (*heads, *causal).content_hash(hasher);
+                terms.content_hash(hasher);
+                dropout.content_hash(hasher);
+                scale.content_hash(hasher);
+            }
+            Self::MatrixProduct { transpose_right } => transpose_right.content_hash(hasher),
+            Self::RelativePositionBias { heads, buckets, max_distance, bidirectional, weight_init } => {
+                [*heads, *buckets, *max_distance].as_slice().content_hash(hasher);
+                bidirectional.content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::DisentangledBias {
+                heads,
+                buckets,
+                max_position,
+                content_to_position,
+                position_to_content,
+                scale,
+            } => {
+                [*heads, *buckets, *max_position].as_slice().content_hash(hasher);
+                (*content_to_position, *position_to_content).content_hash(hasher);
+                scale.content_hash(hasher);
+            }
+            Self::Learned { rows, size, weight_init } => {
+                (*rows, *size).content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::NotEqual { value } => value.content_hash(hasher),
             Self::Dropout { p } => p.content_hash(hasher),
             Self::Flatten { start } => start.content_hash(hasher),
             Self::Reshape { shape } => shape.content_hash(hasher),
