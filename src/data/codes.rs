@@ -38,3 +38,9 @@ pub const BATCH: Code = codes::DATA_BATCH;
 pub const NORMALISE: Code = codes::DATA_NORMALISE;
 /// Prepared data cannot be used.
 pub const PREPARED: Code = codes::DATA_PREPARED;
+/// A token is outside the vocabulary.
+pub const TOKEN: Code = codes::DATA_TOKEN;
+/// A text or a file of tokens cannot be read.
+pub const TEXT: Code = codes::DATA_TEXT;
+/// A split is shorter than one example.
+pub const WINDOW: Code = codes::DATA_WINDOW;

@@ -17,7 +17,9 @@ mod manifest;
 mod module;
 mod primitives;
 mod rule;
+mod split;
 mod structure;
+mod tokens;
 
 pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
