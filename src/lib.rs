@@ -19,6 +19,7 @@ pub mod world;
 // The compiler.
 pub mod autodiff;
 pub mod graph;
+pub mod lint;
 pub mod lock;
 pub mod plan;
 pub mod precision;

@@ -94,6 +94,7 @@ const HEIGHTS: &[(&str, u32)] = &[
     ("graph", 6),
     ("precision", 7),
     ("autodiff", 8),
+    ("lint", 9),
     ("lock", 9),
     ("probe", 9),
     ("record", 9),

@@ -118,6 +118,19 @@ impl Backward<'_> {
                     self.flow(node, node.inputs[2], Op::BiasBackward { axis: 1 }, vec![dy]);
                 }
             }
+            Op::Embedding { padding_index } => {
+                let op = Op::EmbeddingBackward { padding_index: *padding_index };
+                self.flow(node, x, op, vec![dy, node.inputs[1]]);
+            }
+            Op::Gather => self.flow(node, x, Op::GatherBackward, vec![dy, node.inputs[1]]),
+            // The inverse of a rotation is its transpose.
+            Op::RotaryPosition { heads, base, interleaved, inverse } => {
+                let (heads, base, interleaved, inverse) = (*heads, *base, *interleaved, !*inverse);
+                self.flow(node, x, Op::RotaryPosition { heads, base, interleaved, inverse }, vec![dy]);
+            }
+            Op::Upsample2d { scale, mode } => {
+                self.flow(node, x, Op::Upsample2dBackward { scale: *scale, mode: *mode }, vec![dy]);
+            }
             Op::MaxPool2d { kernel, stride, padding } => {
                 let op = Op::MaxPool2dBackward { kernel: *kernel, stride: *stride, padding: *padding };
                 self.flow(node, x, op, vec![dy, node.outputs[1]]);
@@ -131,8 +144,13 @@ impl Backward<'_> {
                 };
                 self.flow(node, x, op, vec![dy]);
             }
-            Op::BatchNorm { .. } => self.normalisation(node, dy, Op::BatchNormBackward),
-            Op::LayerNorm { .. } => self.normalisation(node, dy, Op::LayerNormBackward),
+            Op::BatchNorm { .. } => self.normalisation(node, dy, Op::BatchNormBackward, 2),
+            Op::LayerNorm { .. } => self.normalisation(node, dy, Op::LayerNormBackward, 2),
+            Op::RmsNorm { .. } => self.normalisation(node, dy, Op::RmsNormBackward, 1),
+            Op::GroupNorm { groups, affine, .. } => {
+                let op = Op::GroupNormBackward { groups: *groups, affine: *affine };
+                self.normalisation(node, dy, op, node.inputs.len() - 1);
+            }
             // Of these the result says as much as the operand, and a next layer keeps it anyway.
             Op::Unary(unary @ (Unary::Relu | Unary::Tanh | Unary::Sigmoid)) => {
                 self.flow(node, x, Op::UnaryBackward(*unary), vec![dy, y]);
@@ -140,7 +158,16 @@ impl Backward<'_> {
             Op::Unary(unary) => self.flow(node, x, Op::UnaryBackward(*unary), vec![dy, x]),
             Op::Dropout { p, stream } => self.flow(node, x, Op::Dropout { p: *p, stream: *stream }, vec![dy]),
             Op::Add => node.inputs.iter().for_each(|operand| self.reduce(node, *operand, dy)),
+            Op::Subtract => self.subtract(node, dy),
             Op::Multiply => self.multiply(node, dy),
+            Op::Scale { factor } => self.flow(node, x, Op::Scale { factor: *factor }, vec![dy]),
+            Op::Expand => self.flow(node, x, Op::SumTo, vec![dy]),
+            Op::Slice { axis, start } => {
+                self.flow(node, x, Op::SliceBackward { axis: *axis, start: *start }, vec![dy]);
+            }
+            Op::Mean { start, end } => {
+                self.flow(node, x, Op::MeanBackward { start: *start, end: *end }, vec![dy]);
+            }
             Op::Reshape => self.flow(node, x, Op::Reshape, vec![dy]),
             Op::Transpose { axes } => {
                 let mut inverse = vec![0; axes.len()];
@@ -173,13 +200,19 @@ impl Backward<'_> {
             | Op::BiasBackward { .. }
             | Op::Conv2dBackwardInput { .. }
             | Op::Conv2dBackwardWeight { .. }
+            | Op::EmbeddingBackward { .. }
+            | Op::GatherBackward
+            | Op::Upsample2dBackward { .. }
             | Op::MaxPool2dBackward { .. }
             | Op::AveragePool2dBackward { .. }
             | Op::BatchNormBackward
             | Op::LayerNormBackward
+            | Op::RmsNormBackward
+            | Op::GroupNormBackward { .. }
             | Op::UnaryBackward(_)
             | Op::SumTo
-            | Op::Slice { .. }
+            | Op::SliceBackward { .. }
+            | Op::MeanBackward { .. }
             | Op::SoftmaxBackward { .. }
             | Op::CrossEntropyBackward { .. }
             | Op::MeanSquaredErrorBackward
@@ -197,16 +230,31 @@ impl Backward<'_> {
         }
     }
 
-    /// [dy, x, gamma, mean, rstd] → [dx, dgamma, dbeta]: one node, since the three share their sums.
-    fn normalisation(&mut self, node: &Node, dy: ValueId, op: Op) {
-        let targets = [node.inputs[0], node.inputs[1], node.inputs[2]];
-        let parts = targets.map(|target| self.whole_gradient(target));
-        let inputs = vec![dy, targets[0], targets[1], node.outputs[1], node.outputs[2]];
-        self.push(node, op, inputs, parts.to_vec());
+    /// [dy, x, gamma, mean, rstd] → [dx, dgamma, dbeta]: one node, since they share their sums. `parameters` are gamma and
+    /// beta, gamma, or none; the statistics are the second and third result, as many as there are.
+    fn normalisation(&mut self, node: &Node, dy: ValueId, op: Op, parameters: usize) {
+        let targets = node.inputs[..=parameters].to_vec();
+        let parts: Vec<ValueId> = targets.iter().map(|target| self.whole_gradient(*target)).collect();
+        let statistics = &node.outputs[1..node.outputs.len().min(3)];
+        let mut inputs = vec![dy];
+        inputs.extend(targets.iter().take(2));
+        inputs.extend(statistics);
+        self.push(node, op, inputs, parts.clone());
         for (target, part) in targets.into_iter().zip(parts) {
             if self.needs(target) {
                 self.contribute(node, target, part);
             }
+        }
+    }
+
+    fn subtract(&mut self, node: &Node, dy: ValueId) {
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        self.reduce(node, a, dy);
+        if self.needs(b) {
+            let shape = self.values[dy.index()].shape.clone();
+            let negative = self.gradient_value(b, "gradient.negative", shape);
+            self.push(node, Op::Scale { factor: -1.0 }, vec![dy], vec![negative]);
+            self.reduce(node, b, negative);
         }
     }
 

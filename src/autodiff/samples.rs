@@ -9,7 +9,7 @@ use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Model, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
+    Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
 };
 use std::collections::BTreeMap;
 
@@ -81,8 +81,16 @@ pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block 
 /// PyTorch's CUDA autocast lists with a low format.
 pub fn amp(low: Format) -> Policy {
     let low_kinds = ["linear", "conv2d"].map(|kind| (kind.to_owned(), Class::Low));
-    let f32_kinds = ["layer-norm", "softmax", "cross-entropy", "mean-squared-error"]
-        .map(|kind| (kind.to_owned(), Class::F32));
+    let f32_kinds = [
+        "layer-norm",
+        "rms-norm",
+        "group-norm",
+        "upsample2d",
+        "softmax",
+        "cross-entropy",
+        "mean-squared-error",
+    ]
+    .map(|kind| (kind.to_owned(), Class::F32));
     Policy {
         name: "std:precision/amp".to_owned(),
         low,
@@ -110,6 +118,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
             name: "std:environments/cpu".to_owned(),
             target: "cpu".to_owned(),
             pins: BTreeMap::new(),
+            device: None,
         },
         data: data(),
         model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body },
@@ -120,6 +129,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
         schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
         train: Train { epochs: Some(1), steps: None, clip_norm: Some(1.0), accumulate: 1, shards: 1 },
         evaluate: Evaluate { every: Every::Epoch, metrics: vec!["accuracy".to_owned()] },
+        allow: Vec::new(),
         modules: Vec::new(),
         origins: BTreeMap::new(),
     }
@@ -230,7 +240,67 @@ pub fn gated() -> Sample {
     Sample { plan, features: [2, 3].into(), labels: LabelKind::Target(Vec::new()) }
 }
 
+/// Six tokens an example: embeddings, learned and rotary positions, a class token, rows picked by the tokens, a difference,
+/// parts of axes.
+pub fn tokens() -> Sample {
+    let weight_init = Initialiser::Normal { std: 1.0 };
+    let recall = Block::Recall { name: ":tokens".to_owned(), span: span(4) };
+    let picked = layer("picked", LayerKind::Gather);
+    let Block::Layer(gather) = picked else { unreachable!("`layer` gives a layer") };
+    let operands = vec![
+        Operand { name: "values".to_owned(), chain: Vec::new() },
+        Operand { name: "index".to_owned(), chain: vec![recall] },
+    ];
+    let delta = vec![linear("delta.linear", 8), layer("delta.tanh", LayerKind::Tanh)];
+    let first = vec![layer("pooled.first", LayerKind::Select { axis: 1, index: 0 })];
+    let body = vec![
+        Block::Save { name: ":tokens".to_owned(), span: span(4) },
+        layer("words", LayerKind::Embedding { vocabulary: 9, size: 8, padding_index: None, weight_init }),
+        layer("positions", LayerKind::PositionEmbedding { length: 7, weight_init }),
+        layer("class", LayerKind::ClassToken { weight_init }),
+        layer("turn", LayerKind::RotaryPosition { heads: 2, base: 100.0, interleaved: false }),
+        layer("neighbours", LayerKind::RotaryPosition { heads: 1, base: 100.0, interleaved: true }),
+        layer("norm", LayerKind::RmsNorm { eps: 1e-6 }),
+        Block::Apply { layer: gather, operands },
+        parallel("change", Combine::Subtract, vec![Vec::new(), delta]),
+        layer("half", LayerKind::Scale { factor: 0.5 }),
+        layer("part", LayerKind::Slice { axis: 1, start: 1, length: 4 }),
+        parallel(
+            "pooled",
+            Combine::Add,
+            vec![vec![layer("pooled.mean", LayerKind::Mean { axis: 1 })], first],
+        ),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: Features { shape: vec![6], tokens: Some(7) }, labels: classes(3) }
+}
+
+/// Group normalisation and larger images, on 2×3×4.
+pub fn images() -> Sample {
+    let body = vec![
+        conv("stem", 4, true),
+        layer("norm", LayerKind::GroupNorm { groups: 2, eps: 1e-5, affine: true }),
+        layer("act", LayerKind::Silu),
+        layer("near", LayerKind::Upsample2d { scale: [2, 1], bilinear: false }),
+        conv("deep", 4, false),
+        layer("smooth", LayerKind::Upsample2d { scale: [2, 3], bilinear: true }),
+        layer("plain", LayerKind::GroupNorm { groups: 4, eps: 1e-5, affine: false }),
+        layer("late", LayerKind::Tanh),
+        layer("pool", LayerKind::GlobalAveragePool2d),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: [2, 3, 4].into(), labels: classes(3) }
+}
+
 /// Every sample, by name.
 pub fn all() -> Vec<(&'static str, Sample)> {
-    vec![("mlp", mlp()), ("cnn", cnn()), ("residual", residual()), ("joined", joined()), ("gated", gated())]
+    vec![
+        ("mlp", mlp()),
+        ("cnn", cnn()),
+        ("residual", residual()),
+        ("joined", joined()),
+        ("gated", gated()),
+        ("tokens", tokens()),
+        ("images", images()),
+    ]
 }

@@ -111,9 +111,12 @@ pub struct RunArguments {
     /// Both --locked and --offline
     #[arg(long)]
     pub frozen: bool,
-    /// Store the result digests in the lock's platform node
+    /// Store the result digests in the lock's platform node; another result of the same run is replaced with a warning
     #[arg(long)]
     pub record: bool,
+    /// Stop when standard input ends; `verify` asks this of the runs that it repeats
+    #[arg(long, hide = true)]
+    pub stop_with_input: bool,
     /// Prepare the data anew instead of taking it from the store
     #[arg(long)]
     pub rebuild: bool,
@@ -179,6 +182,9 @@ pub struct GraphArguments {
     /// Stage to print
     #[arg(long, value_enum, default_value_t = Stage::Precision, value_name = "STAGE")]
     pub stage: Stage,
+    /// Form of the answer: a picture shows the layers with shapes, types and casts
+    #[arg(long, value_enum, default_value_t = GraphFormat::Text, value_name = "FORMAT", conflicts_with = "json")]
+    pub format: GraphFormat,
     /// Say which rule decided the precision of the layers that match this path
     #[arg(long, value_name = "LAYER")]
     pub why: Option<String>,
@@ -198,6 +204,17 @@ pub enum Stage {
     Precision,
     /// The whole training step.
     Step,
+}
+
+/// Forms of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// A table.
+    Text,
+    /// A picture for Graphviz.
+    Dot,
+    /// A picture for browsers and papers.
+    Svg,
 }
 
 /// Arguments of `diff`.
@@ -303,7 +320,7 @@ pub struct StoreArguments {
 pub enum StoreCommand {
     /// List what is there
     Ls(StorePlace),
-    /// Recompute the digests of blobs and prepared data (not of runs)
+    /// Recompute every digest: blobs, prepared data, and the records, checkpoints and locks of runs
     Verify(StorePlace),
     /// Remove prepared data and leftovers, which are made again when needed; runs stay
     Gc {

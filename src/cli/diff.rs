@@ -1,11 +1,10 @@
 //! `amp diff A B`: what changed between two locks or two records.
 
 use super::args::DiffArguments;
-use super::pipeline;
-use super::{Exit, Failure, Ui};
-use crate::diff::{diff_locks, diff_records};
+use super::{Exit, Failure, Ui, lockfile, runs};
+use crate::diff::{RecordDiff, diff_locks, diff_records};
 use crate::lock::Lock;
-use crate::record::Record;
+use crate::record::{Ending, Record};
 use crate::report;
 use camino::Utf8Path;
 
@@ -17,7 +16,8 @@ enum Side {
 
 /// Runs the command.
 pub fn run(arguments: &DiffArguments, ui: &Ui) -> Result<Exit, Failure> {
-    let same = match (side(&arguments.old)?, side(&arguments.new)?) {
+    let no = if arguments.exit_code { Exit::No } else { Exit::Done };
+    match (side(&arguments.old, ui)?, side(&arguments.new, ui)?) {
         (Side::Lock(old), Side::Lock(new)) => {
             let diff = diff_locks(&old, &new);
             if ui.json {
@@ -27,30 +27,43 @@ pub fn run(arguments: &DiffArguments, ui: &Ui) -> Result<Exit, Failure> {
             } else {
                 ui.data(&report::text::lock_diff(&diff, ui.data_color()));
             }
-            diff.is_same()
+            Ok(if diff.is_same() { Exit::Done } else { no })
         }
         (Side::Record(old), Side::Record(new)) => {
             let diff = diff_records(&old, &new);
+            let cut = [&old, &new].map(|record| record.ending() == Ending::Cut);
             if ui.json {
-                ui.document(&report::json::record_diff(&diff));
+                let mut document = report::json::record_diff(&diff);
+                document["cut"] = serde_json::json!(cut);
+                ui.document(&document);
             } else if arguments.markdown {
                 ui.data(&report::markdown::record_diff(&diff));
             } else {
                 ui.data(&report::text::record_diff(&diff, ui.data_color()));
             }
-            diff.is_same()
+            Ok(if is_inconclusive(&diff, cut) {
+                Exit::Inconclusive
+            } else if diff.is_same() {
+                Exit::Done
+            } else {
+                no
+            })
         }
-        _ => {
-            return Err(Failure::new(Exit::Usage, "one of the two is a lock and the other a record")
-                .help("compare a lock with a lock (a run's folder holds its `manifest.lock`), or a record with a record"));
-        }
-    };
-    Ok(if arguments.exit_code && !same { Exit::No } else { Exit::Done })
+        _ => Err(Failure::new(Exit::Usage, "one of the two is a lock and the other a record").help(
+            "compare a lock with a lock (a run's folder holds its `manifest.lock`), or a record with a record",
+        )),
+    }
 }
 
-fn side(path: &Utf8Path) -> Result<Side, Failure> {
-    match pipeline::record_path(path) {
-        Some(record) => Ok(Side::Record(Box::new(pipeline::read_record(&record)?))),
-        None => Ok(Side::Lock(Box::new(pipeline::required_lock(path)?.1))),
+/// True when nothing differs that could be compared, and not all could be: a record was cut, or nothing is common.
+fn is_inconclusive(diff: &RecordDiff, cut: [bool; 2]) -> bool {
+    let equal = diff.run_ids[0] == diff.run_ids[1] && diff.differing == 0;
+    equal && (cut.contains(&true) || diff.compared == 0)
+}
+
+fn side(path: &Utf8Path, ui: &Ui) -> Result<Side, Failure> {
+    match runs::record_path(path) {
+        Some(record) => Ok(Side::Record(Box::new(runs::read_record(&record)?.warn(ui)))),
+        None => Ok(Side::Lock(Box::new(lockfile::required(path)?.1))),
     }
 }

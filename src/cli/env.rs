@@ -2,7 +2,7 @@
 
 use super::args::EnvArguments;
 use super::pipeline;
-use super::{Exit, Failure, Ui};
+use super::{Exit, Failure, Ui, lockfile};
 use crate::probe::Environment;
 use crate::report;
 use camino::Utf8Path;
@@ -22,7 +22,7 @@ pub fn run(arguments: &EnvArguments, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 fn check(environment: &Environment, lock: &Utf8Path, ui: &Ui) -> Result<Exit, Failure> {
-    let (_, locked) = pipeline::required_lock(lock)?;
+    let (_, locked) = lockfile::required(lock)?;
     let manifest = pipeline::folder_of(lock).join(&locked.header.manifest);
     let resolved = pipeline::resolve(&manifest)?;
     let differences = environment.satisfies(&resolved.plan.environment);

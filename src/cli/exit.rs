@@ -5,23 +5,23 @@
 pub enum Exit {
     /// Done, or the same.
     Done = 0,
-    /// The answer is no: the lock is stale, the results differ from what was recorded.
+    /// The answer is no: the lock is stale or missing, the results differ, the run cannot go on.
     No = 1,
-    /// Arguments or manifest.
+    /// Arguments, a manifest, or data that it names.
     Usage = 2,
-    /// This machine does not satisfy the lock.
+    /// This machine cannot: it does not satisfy the lock, or lacks memory, an instruction set, or room to write.
     Machine = 3,
     /// A source is unavailable.
     Unavailable = 4,
-    /// Bytes do not match their digest.
+    /// Bytes do not match their digest; a lock or a record is damaged.
     Integrity = 5,
     /// Two runs of one lock differ on one machine.
     NotDeterministic = 6,
-    /// Nothing to compare.
+    /// Nothing to compare, or not all of it.
     Inconclusive = 7,
     /// A bug in amp.
     Bug = 101,
-    /// Interrupted, after closing checkpoint and record.
+    /// Interrupted; a run has closed checkpoint and record.
     Interrupted = 130,
 }
 
@@ -32,16 +32,16 @@ impl Exit {
     }
 }
 
-/// The table shown under `amp --help`.
+/// The table shown under `amp --help`. The README has the same lines, and a test meets each code.
 pub const TABLE: &str = "\
 Exit codes:
   0    done, or the same
-  1    the answer is no: differs, or the lock is stale
-  2    arguments or manifest
-  3    this machine does not satisfy the lock
+  1    the answer is no: it differs, the lock is stale or missing, or the run diverged
+  2    arguments, a path that they name, the manifest, or its data cannot be used
+  3    this machine cannot: the environment, memory, instruction set, or place to write
   4    a source is unavailable
-  5    bytes do not match their digest
+  5    damage: bytes do not match their digest, or a lock or record is not whole
   6    two runs of one lock differ on one machine
-  7    inconclusive: nothing to compare
+  7    inconclusive: nothing to compare, or not all of it
   101  a bug in amp
-  130  interrupted, after closing checkpoint and record";
+  130  interrupted; a run has closed its checkpoint and record";

@@ -2,7 +2,7 @@
 
 use super::args::ExplainArguments;
 use super::{Exit, Failure, Ui};
-use crate::diag::{CATALOGUE, CodePage, nearest};
+use crate::diag::{CATALOGUE, Code, CodePage};
 use serde_json::json;
 
 /// Prints a page, or the list of all codes.
@@ -11,8 +11,7 @@ pub fn run(arguments: &ExplainArguments, ui: &Ui) -> Result<Exit, Failure> {
         list(ui);
         return Ok(Exit::Done);
     };
-    let wanted = asked.trim().to_uppercase();
-    match CATALOGUE.iter().find(|page| page.code.to_string() == wanted) {
+    match Code::parse(asked).and_then(Code::page) {
         Some(page) => {
             if ui.json {
                 ui.document(&document(page));
@@ -21,13 +20,28 @@ pub fn run(arguments: &ExplainArguments, ui: &Ui) -> Result<Exit, Failure> {
             }
             Ok(Exit::Done)
         }
-        None => {
-            let codes: Vec<String> = CATALOGUE.iter().map(|page| page.code.to_string()).collect();
-            let near = nearest(&wanted, codes.iter().map(String::as_str));
-            let help =
-                near.map_or_else(|| "amp explain --all".to_owned(), |code| format!("amp explain {code}"));
-            Err(Failure::new(Exit::Usage, format!("there is no code `{asked}`")).help(help))
-        }
+        None => Err(Failure::new(Exit::Usage, format!("there is no code `{asked}`")).help(suggestion(asked))),
+    }
+}
+
+/// The codes of the stages, as [`crate::diag::codes`] numbers them.
+const RANGES: &str = "01xx syntax, 02xx manifest, 03xx graph, 04xx precision, 05xx lock and record, 06xx machine, 07xx run, \
+                      data and store, 08xx verify";
+
+/// A code that was meant, when one digit was mistyped; the ranges otherwise.
+fn suggestion(asked: &str) -> String {
+    let Some(code) = Code::parse(asked) else {
+        return format!("codes are written AMP0207; `amp explain --all` lists them: {RANGES}");
+    };
+    let digits = code.to_string();
+    let mistyped = |page: &&CodePage| {
+        let known = page.code.to_string();
+        known.bytes().zip(digits.bytes()).filter(|(left, right)| left != right).count() == 1
+    };
+    // Of several the numerically nearest, so that AMP0299 leads into the 02xx.
+    match CATALOGUE.iter().filter(mistyped).min_by_key(|page| page.code.0.abs_diff(code.0)) {
+        Some(page) => format!("amp explain {} ({})", page.code, page.title),
+        None => format!("`amp explain --all` lists the codes: {RANGES}"),
     }
 }
 

@@ -60,6 +60,16 @@ impl Failure {
         self
     }
 
+    /// What happened, in one line for each fault.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Manifest { diagnostics, .. } | Self::Faults { diagnostics, .. } => {
+                diagnostics.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("\n")
+            }
+            Self::Plain { message, .. } => message.clone(),
+        }
+    }
+
     /// Shows it and returns its exit code.
     pub fn show(&self, ui: &Ui) -> Exit {
         match self {

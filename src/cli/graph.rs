@@ -1,16 +1,20 @@
 //! `amp graph`: print a stage of the compiler.
 
-use super::args::{GraphArguments, Stage};
+use super::args::{GraphArguments, GraphFormat, Stage};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
+use crate::autodiff::Compiled;
+use crate::diag::nearest;
+use crate::graph::picture::Picture;
 use crate::graph::print;
 use crate::plan::Plan;
 use crate::precision;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Runs the command.
 pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
-    if arguments.stage == Stage::Plan && arguments.why.is_none() {
+    if arguments.stage == Stage::Plan && arguments.why.is_none() && arguments.format == GraphFormat::Text {
         let resolved = pipeline::resolve(&arguments.manifest)?;
         if ui.json {
             ui.document(&plan_json(&resolved.plan))
@@ -23,12 +27,17 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let compiled = &ready.compiled;
     if let Some(layer) = &arguments.why {
+        require_layer(compiled, layer)?;
         let text = precision::why(&compiled.precise, layer);
         if ui.json {
             ui.document(&json!({ "schema": "amp.why/1", "layer": layer, "text": text }));
         } else {
             ui.data(&text);
         }
+        return Ok(Exit::Done);
+    }
+    if arguments.format != GraphFormat::Text {
+        ui.data(picture(arguments, compiled)?.trim_end());
         return Ok(Exit::Done);
     }
     let (text, document): (String, Value) = match arguments.stage {
@@ -45,6 +54,46 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     Ok(Exit::Done)
 }
+
+/// The forward pass as a picture.
+fn picture(arguments: &GraphArguments, compiled: &Compiled) -> Result<String, Failure> {
+    let picture = match arguments.stage {
+        Stage::Graph => Picture::of(&compiled.graph, &[]),
+        Stage::Precision => Picture::of(&compiled.precise.graph, &compiled.precise.decisions),
+        Stage::Plan | Stage::Step => {
+            return Err(Failure::new(
+                Exit::Usage,
+                "a picture shows the forward pass: the graph or the precision stage",
+            )
+            .help("write `--stage precision` or `--stage graph`, or leave `--format` out"));
+        }
+    };
+    Ok(if arguments.format == GraphFormat::Dot { picture.dot() } else { picture.svg() })
+}
+
+/// Refuses a path that no layer has, with the names that there are.
+fn require_layer(compiled: &Compiled, path: &str) -> Result<(), Failure> {
+    let graph = &compiled.precise.graph;
+    let nodes = compiled.precise.decisions.iter().filter_map(|decision| graph.nodes.get(decision.node));
+    let layers: BTreeSet<&str> = nodes.map(|node| node.layer.as_str()).collect();
+    if layers.iter().any(|layer| *layer == path || precision::matches(path, layer)) {
+        return Ok(());
+    }
+    let mut names: Vec<&str> = layers.iter().copied().filter(|layer| !layer.is_empty()).collect();
+    let rest = names.len().saturating_sub(MOST_LAYERS);
+    names.truncate(MOST_LAYERS);
+    let mut help = match nearest(path, layers.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? The layers are: {}", names.join(", ")),
+        None => format!("the layers are: {}", names.join(", ")),
+    };
+    if rest > 0 {
+        help.push_str(&format!(" and {rest} more; `amp graph` shows all"));
+    }
+    Err(Failure::new(Exit::Usage, format!("no layer matches `{path}`")).help(help))
+}
+
+/// How many layers are named before the rest is counted.
+const MOST_LAYERS: usize = 12;
 
 /// Every value of the plan with where it came from.
 fn plan_text(plan: &Plan) -> String {

@@ -1,9 +1,10 @@
 //! `amp lock`: resolve the manifest into its lock, or answer whether the lock is up to date.
 
 use super::args::LockArguments;
+use super::lockfile::{self, side};
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui};
-use crate::lock::{self, Lock, Stale};
+use crate::lock::{self, Dropped, Lock, Stale};
 use serde_json::json;
 
 /// Runs the command.
@@ -14,42 +15,38 @@ pub fn run(arguments: &LockArguments, ui: &Ui) -> Result<Exit, Failure> {
     } else {
         pipeline::open_store(&arguments.manifest, &arguments.places)?
     };
-    let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    let mut ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     if arguments.check {
         return Ok(check(&ready, ui));
     }
-    let wanted = match (&arguments.update, &ready.existing) {
+    let _held = if answers_only { None } else { Some(lockfile::hold(&ready.lock_path)?) };
+    // Another process may have recorded results since the stages began.
+    ready.existing = lockfile::read(&ready.lock_path)?;
+    let wanted = wanted(arguments, &ready)?;
+    let text = lock::write(&wanted);
+    let earlier = ready.existing.as_ref().map(|(text, _)| text.as_str());
+    let written = if arguments.dry_run { false } else { lockfile::write(&ready.lock_path, &text, earlier)? };
+    let change = Change::of(&ready, &wanted, earlier != Some(text.as_str()));
+    lockfile::warn_dropped(ui, &change.dropped, &wanted.header.id, arguments.dry_run);
+    report(ui, &ready, &wanted, &change, written);
+    Ok(Exit::Done)
+}
+
+/// The lock to write: the fresh one, or the one that is there with one node of the fresh one.
+fn wanted(arguments: &LockArguments, ready: &Ready) -> Result<Lock, Failure> {
+    match (&arguments.update, &ready.existing) {
         (Some(node), Some((_, locked))) => {
             lock::update_node(locked, &ready.fresh, node).map_err(|fault| Failure::Faults {
                 exit: Exit::Usage,
                 diagnostics: vec![fault],
                 sources: ready.resolved.sources.clone(),
-            })?
+            })
         }
-        (Some(node), None) => {
-            return Err(Failure::new(Exit::No, format!("there is no lock to update `{node}` in"))
-                .code(lock::MISSING)
-                .help("run `amp lock` first"));
-        }
-        (None, existing) => with_platforms(&ready.fresh, existing.as_ref()),
-    };
-    let stale = changes(&ready, &wanted);
-    if arguments.dry_run {
-        report(ui, &ready, &stale, "would change", false);
-        return Ok(Exit::Done);
+        (Some(node), None) => Err(Failure::new(Exit::No, format!("there is no lock to update `{node}` in"))
+            .code(lock::MISSING)
+            .help("run `amp lock` first")),
+        (None, existing) => Ok(with_platforms(&ready.fresh, existing.as_ref())),
     }
-    let text = lock::write(&wanted);
-    let written = pipeline::write_lock(
-        &ready.lock_path,
-        &text,
-        ready.existing.as_ref().map(|(text, _)| text.as_str()),
-    )?;
-    report(ui, &ready, &stale, "changed", written);
-    ui.status(
-        if written { "Locked" } else { "Unchanged" },
-        &format!("{} {}", ready.lock_path, wanted.header.id),
-    );
-    Ok(Exit::Done)
 }
 
 /// The fresh lock with the platform nodes of the one that is there.
@@ -78,73 +75,79 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
     };
     let stale = lock::compare(locked, &ready.fresh);
     let current = lock::is_current(text, locked, &ready.fresh);
+    let code = match (current, stale.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(lock::NOT_CANONICAL),
+        (false, false) => Some(lock::STALE),
+    };
     if ui.json {
         ui.document(&json!({
             "schema": "amp.lock-check/1",
             "current": current,
             "missing": false,
+            "code": code.map(|code| code.to_string()),
             "stale": stale.iter().map(stale_json).collect::<Vec<_>>(),
         }));
     } else if current {
         ui.status("Current", &format!("{} {}", ready.lock_path, locked.header.id));
     } else if stale.is_empty() {
-        let message =
-            format!("`{}` says the right things in a form that amp would not write", ready.lock_path);
-        ui.error(Some(lock::NOT_CANONICAL), &message, Some("run `amp lock` to write it in its one form"));
+        let fault = lockfile::not_canonical(&ready.lock_path, text, locked, &ready.fresh);
+        ui.error(code, &fault.message, fault.help.as_deref());
     } else {
-        ui.error(
-            Some(lock::STALE),
-            &stale_text(ready.lock_path.as_str(), &stale),
-            Some("run `amp lock` to update it"),
-        );
+        let message = lockfile::stale_text(ready.lock_path.as_str(), &stale);
+        ui.error(code, &message, Some("run `amp lock` to update it"));
     }
     if current { Exit::Done } else { Exit::No }
-}
-
-/// One line a stale node.
-pub fn stale_text(path: &str, stale: &[Stale]) -> String {
-    let mut text = format!("`{path}` does not say what the manifest says");
-    for node in stale {
-        text.push_str(&format!(
-            "\n  {}: locked {}, now {}",
-            node.path,
-            side(&node.locked),
-            side(&node.fresh)
-        ));
-    }
-    text
-}
-
-/// A value of one side, for people.
-fn side(value: &Option<String>) -> &str {
-    value.as_deref().unwrap_or("(nothing)")
 }
 
 fn stale_json(node: &Stale) -> serde_json::Value {
     json!({ "path": node.path, "locked": node.locked, "fresh": node.fresh })
 }
 
-/// What writing this lock changes in the one that is there; nothing when there is none.
-fn changes(ready: &Ready, wanted: &Lock) -> Vec<Stale> {
-    ready.existing.as_ref().map_or_else(Vec::new, |(_, locked)| lock::compare(locked, wanted))
+/// What writing a lock changes in the one that is there; nothing when there is none.
+struct Change {
+    stale: Vec<Stale>,
+    dropped: Vec<Dropped>,
+    /// Whether the bytes differ, be it in their form alone.
+    differs: bool,
 }
 
-fn report(ui: &Ui, ready: &Ready, stale: &[Stale], verb: &str, written: bool) {
+impl Change {
+    fn of(ready: &Ready, wanted: &Lock, differs: bool) -> Self {
+        let existing = ready.existing.as_ref().map(|(_, locked)| locked);
+        Self {
+            stale: existing.map_or_else(Vec::new, |locked| lock::compare(locked, wanted)),
+            dropped: existing.map_or_else(Vec::new, |locked| lock::dropped(locked, wanted)),
+            differs,
+        }
+    }
+}
+
+fn report(ui: &Ui, ready: &Ready, wanted: &Lock, change: &Change, written: bool) {
     if ui.json {
         ui.document(&json!({
             "schema": "amp.lock/1",
             "lockfile": ready.lock_path.as_str(),
-            "run_id": ready.fresh.header.id.to_string(),
+            "run_id": wanted.header.id.to_string(),
             "new": ready.existing.is_none(),
             "written": written,
-            "changes": stale.iter().map(stale_json).collect::<Vec<_>>(),
+            "changes": change.stale.iter().map(stale_json).collect::<Vec<_>>(),
+            "dropped": lockfile::dropped_json(&change.dropped),
         }));
         return;
     }
-    if ready.existing.is_none() && !written {
-        ui.status("Dry run", &format!("{} would be written", ready.lock_path));
-    }
-    for node in stale {
+    let verb = if written { "changed" } else { "would change" };
+    for node in &change.stale {
         ui.data(&format!("{verb} {}: {} → {}", node.path, side(&node.locked), side(&node.fresh)));
     }
+    let (status, note) = match (written, change.differs) {
+        (true, _) => ("Locked", ""),
+        (false, false) => ("Unchanged", ""),
+        (false, true) if ready.existing.is_none() => ("Dry run", ": the lock would be written"),
+        (false, true) if change.stale.is_empty() => {
+            ("Dry run", ": the lock would be written in another form, and says the same")
+        }
+        (false, true) => ("Dry run", ": the lock would be updated"),
+    };
+    ui.status(status, &format!("{} {}{note}", ready.lock_path, wanted.header.id));
 }

@@ -13,18 +13,24 @@ mod fmt;
 mod graph;
 mod init;
 mod lock;
+mod lockfile;
 mod pipeline;
 mod progress;
+mod repeat;
+mod results;
 mod run;
+mod runs;
 mod store;
 mod ui;
 mod verify;
 
 pub use exit::Exit;
 
+use crate::diag::{Code, codes};
 use args::{Arguments, Command};
 use clap::Parser as _;
 use failure::Failure;
+use std::io::{ErrorKind, Write as _};
 use ui::Ui;
 
 /// Runs the command that the process was started with; returns its exit code.
@@ -34,17 +40,46 @@ pub fn main() -> u8 {
         Ok(arguments) => arguments,
         Err(error) => {
             let usage = error.use_stderr();
-            let _ = error.print();
-            return if usage { Exit::Usage } else { Exit::Done }.code();
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+                Some(lost) if !usage => {
+                    let _ = writeln!(std::io::stderr(), "error[{}]: {}", lost_code(&lost), lost_text(&lost));
+                    Exit::Machine.code()
+                }
+                _ if usage => Exit::Usage.code(),
+                _ => Exit::Done.code(),
+            };
         }
     };
     let ui = Ui::new(&arguments.voice);
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| dispatch(arguments.command, &ui)));
-    match answer {
-        Ok(Ok(exit)) => exit.code(),
-        Ok(Err(failure)) => failure.show(&ui).code(),
-        Err(_) => Exit::Bug.code(),
+    let exit = match answer {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(failure)) => failure.show(&ui),
+        Err(_) => Exit::Bug,
+    };
+    match ui.lost_data() {
+        None => exit.code(),
+        Some(lost) => {
+            let help = "make room, or send standard output to another place; files that amp writes are not concerned";
+            ui.error(Some(lost_code(lost)), &lost_text(lost), Some(help));
+            // What went wrong before says more than an answer that was not printed.
+            if exit == Exit::Done { Exit::Machine } else { exit }.code()
+        }
     }
+}
+
+/// An answer that is cut looks like an answer; a script would go on with it. The refusing part is the machine's, as for a
+/// file of the store.
+fn lost_code(error: &std::io::Error) -> Code {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => codes::STORE_DISK_FULL,
+        _ => codes::STORE_IO,
+    }
+}
+
+fn lost_text(error: &std::io::Error) -> String {
+    format!("the answer could not be written to standard output: {error}")
 }
 
 fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
@@ -89,7 +124,6 @@ fn report_bug(panic: &std::panic::PanicHookInfo<'_>) {
         .unwrap_or_else(|| "no message".to_owned());
     let place =
         panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
-    use std::io::Write as _;
     let _ = writeln!(
         std::io::stderr(),
         "bug in amp {}: {text}{place}\n\nNothing was lost: files are written whole or not at all. Please report this text and the manifest.",

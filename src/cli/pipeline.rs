@@ -3,25 +3,27 @@
 use super::args::{Machine, Places};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::lockfile;
 use super::ui::Ui;
 use crate::arithmetic::Isa;
+use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
 use crate::data::spec::LabelRule;
 use crate::data::{self, DataFault, Origin, Prepared};
-use crate::diag::{Diagnostic, Severity, SourceMap};
+use crate::diag::{Diagnostic, Severity, SourceMap, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::session;
 use crate::graph::memory::training_arena;
 use crate::graph::{Features, LabelKind, Role};
+use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
-use crate::probe::Environment;
-use crate::record::{self, Record};
+use crate::probe::{Environment, MemoryLimit};
 use crate::report::number::bytes;
 use crate::resolve;
-use crate::store::{self, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -63,7 +65,7 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
     let Ok(store) = Store::open_read_only(&folder_of(manifest).join(".amp")) else { return Ok(resolved) };
     match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
-            Ok(compiled) => resolved.warnings.extend(compiled.warnings),
+            Ok(compiled) => advise(&mut resolved, &prepared, &compiled),
             Err(failure) => return Err(failure.with(resolved.sources)),
         },
         Err(faults) if faults.iter().all(|fault| matches!(fault.code.0, 720 | 721)) => {
@@ -78,20 +80,8 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
 
 /// Reads a text that a person named on the command line.
 pub fn read_text(path: &Utf8Path) -> Result<String, Failure> {
-    let bytes = Disk.read(path).map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let failure = Failure::new(Exit::Usage, error.to_string());
-        match missing {
-            true if path.file_name() == Some("manifest.kdl") => {
-                failure.help("name a manifest, or write one with `amp init`")
-            }
-            _ => failure,
-        }
-    })?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Failure::new(Exit::Usage, format!("`{path}` is not UTF-8: byte {at} begins no character"))
-    })
+    resolve::read(path, &Disk)
+        .map_err(|fault| Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() })
 }
 
 /// The folder that paths in a manifest are relative to.
@@ -109,12 +99,21 @@ pub fn lock_path(manifest: &Utf8Path, places: &Places) -> Utf8PathBuf {
 
 /// Opens the store of a manifest.
 pub fn open_store(manifest: &Utf8Path, places: &Places) -> Result<Store, Failure> {
+    check_lockfile(places)?;
+    // A manifest that is not there must not leave a store beside where it would be.
+    read_text(manifest)?;
     Ok(Store::open(&store_root(manifest, places), true)?)
 }
 
 /// Opens it for commands that answer and write nothing, not even prepared data.
 pub fn open_store_to_read(manifest: &Utf8Path, places: &Places) -> Result<Store, Failure> {
+    check_lockfile(places)?;
     Ok(Store::open_read_only(&store_root(manifest, places))?)
+}
+
+/// Refuses a `--lockfile` at which no lock can be, before anything is done for it.
+fn check_lockfile(places: &Places) -> Result<(), Failure> {
+    places.lockfile.as_deref().map_or(Ok(()), lockfile::check_place)
 }
 
 fn store_root(manifest: &Utf8Path, places: &Places) -> Utf8PathBuf {
@@ -160,15 +159,36 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
-    resolved.warnings.extend(compiled.warnings.iter().cloned());
+    advise(&mut resolved, &prepared, &compiled);
     if !resolved.warnings.is_empty() && !ui.quiet && !ui.json {
         ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
     }
     let lock_path = lock_path(manifest, places);
     let fresh =
         derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
-    let existing = read_lock(&lock_path)?;
+    let existing = lockfile::read(&lock_path)?;
     Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
+}
+
+/// Adds the warnings of data and compiler and the advice of the lints, less what the manifest allows.
+fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
+    let mut warnings = std::mem::take(&mut resolved.warnings);
+    warnings.extend(prepared.warnings.iter().map(DataFault::warning));
+    warnings.extend(compiled.warnings.iter().cloned());
+    let again = |batch: usize, low: Option<Format>| {
+        let mut plan = resolved.plan.clone();
+        if let Some(low) = low {
+            plan.precision = resolve::library_policy(low)?;
+        }
+        compile(&plan, prepared, batch).ok()
+    };
+    warnings.extend(lint::lint(&lint::Subject {
+        plan: &resolved.plan,
+        compiled,
+        steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        compile: &again,
+    }));
+    resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
 }
 
 enum CompileFailure {
@@ -239,65 +259,6 @@ fn derive(
     })
 }
 
-/// Reads a lock; `None` when there is no file.
-pub fn read_lock(path: &Utf8Path) -> Result<Option<(String, Lock)>, Failure> {
-    let bytes = match Disk.read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::new(Exit::Unavailable, error.to_string())),
-    };
-    let mut sources = SourceMap::default();
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let file = sources.add(path.as_str(), text.as_str());
-    let lock = lock::read(file, &text).map_err(|diagnostics| Failure::Faults {
-        exit: Exit::Integrity,
-        diagnostics,
-        sources: sources.clone(),
-    })?;
-    if let Some(fault) = lock::integrity(&lock) {
-        return Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources });
-    }
-    Ok(Some((text, lock)))
-}
-
-/// Reads a lock that has to be there.
-pub fn required_lock(path: &Utf8Path) -> Result<(String, Lock), Failure> {
-    read_lock(path)?.ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("there is no lock at `{path}`"))
-            .code(lock::MISSING)
-            .help("amp lock")
-    })
-}
-
-/// The record that a path names: a file of events, or the folder of a run. `None` for anything else.
-pub fn record_path(path: &Utf8Path) -> Option<Utf8PathBuf> {
-    if Disk.is_folder(path) {
-        Some(path.join("record.ndjson"))
-    } else {
-        (path.extension() == Some("ndjson")).then(|| path.to_owned())
-    }
-}
-
-/// Reads a record; a damaged one is an integrity fault.
-pub fn read_record(path: &Utf8Path) -> Result<Record, Failure> {
-    let bytes = Disk.read(path).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let mut sources = SourceMap::default();
-    let file = sources.add(path.as_str(), String::from_utf8_lossy(&bytes).as_ref());
-    match record::read(file, &bytes) {
-        Ok((record, _warnings)) => Ok(record),
-        Err(fault) => Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources }),
-    }
-}
-
-/// Writes a lock when it differs from what is there; true when it was written.
-pub fn write_lock(path: &Utf8Path, text: &str, existing: Option<&str>) -> Result<bool, Failure> {
-    if existing == Some(text) {
-        return Ok(false);
-    }
-    store::write_file(path, text.as_bytes())?;
-    Ok(true)
-}
-
 /// The path of the manifest as seen from the lock's folder, with `/`: the same on every machine.
 fn relative(manifest: &Utf8Path, lock: &Utf8Path) -> Result<String, Failure> {
     let manifest = absolute(manifest)?;
@@ -331,19 +292,23 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
     Ok(clean)
 }
 
-/// Refuses a run that needs more memory than the machine has: persistent values and the results of one step, 4 bytes an
-/// element.
+/// Refuses a run that needs more memory than the machine has, or than this process may take: persistent values and the
+/// results of one step, 4 bytes an element.
 pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Failure> {
-    let Some(found) = environment.memory_bytes else { return Ok(()) };
     let step = &ready.compiled.step;
     let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
     let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
     let results = training_arena(step).elements as u64;
     let needed = elements.saturating_add(results).saturating_mul(4);
-    if needed > found {
+    if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
         return Err(ExecFault::memory(&bytes(needed), &bytes(found)).into());
     }
-    Ok(())
+    let Some(limit) = MemoryLimit::probe().filter(|limit| needed > limit.bytes) else { return Ok(()) };
+    let message =
+        format!("the run needs {} of memory, and {} leaves {}", bytes(needed), limit.by, bytes(limit.bytes));
+    let raise = limit.raise.map_or_else(String::new, |raise| format!(", or raise the limit: {raise}"));
+    let help = format!("make the model or `data batch` smaller{raise}; `amp graph` shows every size");
+    Err(ExecFault::new(crate::diag::codes::RUN_MEMORY, message).help(help).into())
 }
 
 /// The worker threads and the instruction set that were asked for.
@@ -353,23 +318,53 @@ pub fn machine(asked: &Machine) -> Result<(Threads, Isa), Failure> {
     let threads = Threads::new(count).map_err(|error| ExecFault::threads(count, error))?;
     let isa = match &asked.isa {
         None => Isa::detect(),
-        Some(name) => {
-            let available = Isa::available();
-            *available.iter().find(|isa| isa.to_string() == *name).ok_or_else(|| {
-                ExecFault::instruction_set(name, &available.iter().map(Isa::to_string).collect::<Vec<_>>())
-            })?
-        }
+        Some(name) => instruction_set(name)?,
     };
     Ok((threads, isa))
 }
 
-/// The exit code of a fault of data, run or store: 4 for a source that is not there, 5 for bytes that changed, 3 for what
-/// this machine refuses, 1 for a run that cannot go on, 2 for the manifest and the data that it names.
+/// The names of all instruction sets that amp has kernels for, on whatever machine.
+const INSTRUCTION_SETS: [&str; 4] = ["scalar", "avx2", "avx512", "neon"];
+
+/// Refuses an instruction set before anything is done for it.
+pub fn require_isa(asked: &Machine) -> Result<(), Failure> {
+    asked.isa.as_deref().map_or(Ok(()), |name| instruction_set(name).map(|_| ()))
+}
+
+/// The instruction set of a name: a name that nobody knows is a fault of the arguments, one that is known and not here a
+/// lack of this machine.
+fn instruction_set(name: &str) -> Result<Isa, Failure> {
+    let available = Isa::available();
+    if let Some(isa) = available.iter().find(|isa| isa.to_string() == name) {
+        return Ok(*isa);
+    }
+    let names: Vec<String> = available.iter().map(Isa::to_string).collect();
+    if INSTRUCTION_SETS.contains(&name) {
+        return Err(ExecFault::instruction_set(name, &names).into());
+    }
+    Err(unknown_name(
+        "instruction set",
+        name,
+        &INSTRUCTION_SETS,
+        &format!("this machine has: {}", names.join(", ")),
+    ))
+}
+
+/// The failure of an argument whose value is no name that amp knows.
+pub fn unknown_name(what: &str, found: &str, known: &[&str], here: &str) -> Failure {
+    let failure =
+        Failure::new(Exit::Usage, format!("found {what} `{found}`, expected one of: {}", known.join(", ")));
+    let near = nearest(found, known.iter().copied());
+    failure.help(near.map_or_else(|| here.to_owned(), |near| format!("did you mean `{near}`? {here}")))
+}
+
+/// The exit code of a fault of data, run or store: 4 for a source that is not there, 5 for bytes that are not what they
+/// were, 3 for what this machine cannot do or write, 1 for a run that diverged, 2 for arguments, the manifest and its data.
 fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
-        731 | 737 | 765 => Exit::Integrity,
-        705..=708 | 760..=763 | 766..=767 => Exit::Machine,
+        731 | 737 | 765 | 766 => Exit::Integrity,
+        705..=708 | 760..=763 => Exit::Machine,
         701 | 702 => Exit::No,
         _ => Exit::Usage,
     }
@@ -378,20 +373,7 @@ fn exit_of(code: u16) -> Exit {
 /// Faults of data as diagnostics.
 fn data_failure(faults: Vec<DataFault>) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
-    let diagnostics = faults
-        .into_iter()
-        .map(|fault| {
-            let message = fault
-                .place
-                .as_ref()
-                .map_or_else(|| fault.message.clone(), |place| format!("{place}: {}", fault.message));
-            let diagnostic = Diagnostic::error(fault.code, message);
-            match fault.help {
-                Some(help) => diagnostic.help(help),
-                None => diagnostic,
-            }
-        })
-        .collect();
+    let diagnostics = faults.into_iter().map(Diagnostic::from).collect();
     Failure::Faults { exit, diagnostics, sources: SourceMap::default() }
 }
 

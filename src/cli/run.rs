@@ -1,21 +1,23 @@
 //! `amp run`: lock if needed, check the machine, train, check the data again, leave a record.
 
 use super::args::RunArguments;
-use super::lock::{stale_text, with_platforms};
+use super::lock::with_platforms;
 use super::pipeline::{self, Ready};
 use super::progress::Progress;
-use super::{Exit, Failure, Ui};
+use super::results::{self, Results};
+use super::{Exit, Failure, Ui, lockfile};
 use crate::digest::Digest;
 use crate::exec::checkpoint;
 use crate::exec::clock::{Stopwatch, unix_seconds};
 use crate::exec::cpu::engine::Engine;
 use crate::exec::fault::ExecFault;
 use crate::exec::session::{self, Ending, Length, Observer};
-use crate::lock::{self, Lock, Platform, RecordedEvaluation, RecordedResult};
+use crate::lock::{self, Dropped, Lock, RecordedEvaluation, RecordedResult};
 use crate::plan::Guarantee;
 use crate::probe::Environment;
 use crate::record::{Checkpoint, Event, Finished, Recorder, Started, StopReason, Stopped, Unhashed};
-use crate::store::{Appender, RunFolder, write_file};
+use crate::store::{Appender, RECORD, RunFolder, write_file};
+use camino::Utf8Path;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,20 +29,16 @@ pub const PLATFORM: &str = "cpu";
 /// Runs the command.
 pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
-    if arguments.device != PLATFORM {
-        return Err(Failure::new(
-            Exit::Machine,
-            format!("found no device `{}` in this build", arguments.device),
-        )
-        .help("the devices of this build: cpu"));
-    }
+    require_device(&arguments.device)?;
+    pipeline::require_isa(&arguments.machine)?;
+    let stop = stop_flag(arguments);
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     if store.is_read_only() {
         return Err(Failure::new(Exit::Machine, format!("the store `{}` cannot be written", store.root()))
             .help("a run leaves a record; choose another place with `--store`"));
     }
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
-    let locked = settle_lock(arguments, &ready, ui)?;
+    let settled = settle_lock(arguments, &ready, ui)?;
     let environment = Environment::probe();
     satisfy(&environment, &ready)?;
     pipeline::require_memory(&ready, &environment)?;
@@ -54,37 +52,82 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     );
     let started_with = unhashed(&environment, arguments, &threads.count(), &isa.to_string());
     let mut engine = Engine::new(steps, ready.resolved.plan.run.seed, threads, isa);
-    let folder = store.new_run(&locked.header.id)?;
-    let outcome = train(&ready, &locked, &mut engine, &folder, length, started_with, ui)?;
-    let finished = close(&ready, arguments, &mut engine, &folder, outcome)?;
-    conclude(arguments, &ready, &locked, &folder, finished, &watch, ui)
+    let folder = store.new_run(&settled.lock.header.id)?;
+    let recorder = match begin(&ready, &settled.lock, &folder, length, &started_with) {
+        Ok(recorder) => recorder,
+        Err(failure) => {
+            // The failure is what the person should read; a folder without an event says nothing.
+            let _ = store.abandon_run(&folder);
+            return Err(failure);
+        }
+    };
+    let outcome = train(&ready, recorder, &mut engine, length, stop, ui);
+    let closed = close(&ready, arguments, &mut engine, &folder, outcome)?;
+    conclude(arguments, &ready, settled, &folder, closed, &watch, ui)
+}
+
+/// The names of the devices that a lock can have platform nodes for; this build has the first.
+const DEVICES: [&str; 2] = [PLATFORM, "cuda"];
+
+/// Refuses a device that nobody knows, and one that this build does not have.
+fn require_device(device: &str) -> Result<(), Failure> {
+    if device == PLATFORM {
+        return Ok(());
+    }
+    let here = format!("this build trains on: {PLATFORM}");
+    if DEVICES.contains(&device) {
+        return Err(Failure::new(Exit::Machine, format!("this build cannot train on the device `{device}`"))
+            .help(here));
+    }
+    Err(pipeline::unknown_name("device", device, &DEVICES, &here))
+}
+
+/// The lock that the run follows.
+struct Settled {
+    lock: Lock,
+    /// Recorded results of another run id that it no longer has.
+    dropped: Vec<Dropped>,
 }
 
 /// Checks the lock that is there, or writes it.
-fn settle_lock(arguments: &RunArguments, ready: &Ready, ui: &Ui) -> Result<Lock, Failure> {
+fn settle_lock(arguments: &RunArguments, ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
+    let path = &ready.lock_path;
     let frozen = arguments.locked || arguments.frozen;
+    let settled = |lock: &Lock| Ok(Settled { lock: lock.clone(), dropped: Vec::new() });
     match &ready.existing {
-        None if frozen => Err(Failure::new(Exit::No, format!("there is no lock at `{}`", ready.lock_path))
+        None if frozen => Err(Failure::new(Exit::No, format!("there is no lock at `{path}`"))
             .code(lock::MISSING)
             .help("run `amp lock` and commit the lock, or leave `--locked` out")),
         Some((text, locked)) if lock::is_current(text, locked, &ready.fresh) => {
-            ui.status("Checked", &format!("{} {}", ready.lock_path, locked.header.id));
-            Ok(locked.clone())
+            ui.status("Checked", &format!("{path} {}", locked.header.id));
+            settled(locked)
         }
-        Some((_, locked)) if frozen => {
+        Some((text, locked)) if frozen => {
             let stale = lock::compare(locked, &ready.fresh);
-            Err(Failure::new(Exit::No, stale_text(ready.lock_path.as_str(), &stale))
+            if stale.is_empty() {
+                // It says what the manifest says, so it is followed; a locked run does not write it anew.
+                lockfile::warn(ui, &lockfile::not_canonical(path, text, locked, &ready.fresh));
+                return settled(locked);
+            }
+            Err(Failure::new(Exit::No, lockfile::stale_text(path.as_str(), &stale))
                 .code(lock::STALE)
                 .help("run `amp lock` to update it, or take the change back"))
         }
-        existing => {
-            let wanted = with_platforms(&ready.fresh, existing.as_ref());
-            let earlier = existing.as_ref().map(|(text, _)| text.as_str());
-            pipeline::write_lock(&ready.lock_path, &lock::write(&wanted), earlier)?;
-            ui.status("Locked", &format!("{} {}", ready.lock_path, wanted.header.id));
-            Ok(wanted)
-        }
+        _ => write_lock(ready, ui),
     }
+}
+
+/// Writes the lock over what is there by now, and says which recorded results go with it.
+fn write_lock(ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
+    let path = &ready.lock_path;
+    let _held = lockfile::hold(path)?;
+    let existing = lockfile::read(path)?;
+    let wanted = with_platforms(&ready.fresh, existing.as_ref());
+    let dropped = existing.as_ref().map_or_else(Vec::new, |(_, earlier)| lock::dropped(earlier, &wanted));
+    lockfile::write(path, &lock::write(&wanted), existing.as_ref().map(|(text, _)| text.as_str()))?;
+    lockfile::warn_dropped(ui, &dropped, &wanted.header.id, false);
+    ui.status("Locked", &format!("{path} {}", wanted.header.id));
+    Ok(Settled { lock: wanted, dropped })
 }
 
 /// Refuses a machine that does not satisfy the plan's environment.
@@ -188,15 +231,14 @@ struct Outcome<'a> {
     ending: Result<Ending, ExecFault>,
 }
 
-fn train<'a>(
+/// Begins the record: the lock that is followed beside it, then its first event.
+fn begin(
     ready: &Ready,
     locked: &Lock,
-    engine: &mut Engine,
     folder: &RunFolder,
     length: Length,
-    started_with: Unhashed,
-    ui: &'a Ui,
-) -> Result<Outcome<'a>, Failure> {
+    started_with: &Unhashed,
+) -> Result<Recorder<Lines>, Failure> {
     let plan = &ready.resolved.plan;
     let started = Started {
         run_id: locked.header.id,
@@ -211,9 +253,18 @@ fn train<'a>(
         steps: length.steps,
     };
     write_file(&folder.path.join("manifest.lock"), lock::write(locked).as_bytes())?;
-    let appender = Appender::create(&folder.path.join("record.ndjson"))?;
-    let recorder = Recorder::start(Lines(appender), started, &started_with).map_err(ExecFault::record)?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let appender = Appender::create(&folder.path.join(RECORD))?;
+    Ok(Recorder::start(Lines(appender), started, started_with).map_err(ExecFault::record)?)
+}
+
+fn train<'a>(
+    ready: &Ready,
+    recorder: Recorder<Lines>,
+    engine: &mut Engine,
+    length: Length,
+    stop: Arc<AtomicBool>,
+    ui: &'a Ui,
+) -> Outcome<'a> {
     let handler = Arc::clone(&stop);
     // A second handler in one process is refused; then ctrl-c ends the process as it would without one.
     let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
@@ -226,9 +277,23 @@ fn train<'a>(
         done: 0,
         skipped: 0,
     };
-    let ending = session::train(plan, &ready.prepared, engine, &mut watcher);
+    let ending = session::train(&ready.resolved.plan, &ready.prepared, engine, &mut watcher);
     watcher.progress.finish();
-    Ok(Outcome { watcher, ending })
+    Outcome { watcher, ending }
+}
+
+/// A flag that asks the run to stop. With `--stop-with-input` it is set when standard input ends, which it does when the
+/// process at its other end closes it or is gone in whatever way: a repeated run never outlives the one that asks for it.
+fn stop_flag(arguments: &RunArguments) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    if arguments.stop_with_input {
+        let flag = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            flag.store(true, Ordering::Relaxed);
+        });
+    }
+    stop
 }
 
 /// How a run that was closed ended.
@@ -292,51 +357,53 @@ fn close(
 fn conclude(
     arguments: &RunArguments,
     ready: &Ready,
-    locked: &Lock,
+    mut settled: Settled,
     folder: &RunFolder,
     closed: Closed,
     watch: &Stopwatch,
     ui: &Ui,
 ) -> Result<Exit, Failure> {
-    let record = folder.path.join("record.ndjson");
-    let recorded = locked.platforms.get(PLATFORM).and_then(|platform| platform.result.clone());
-    let same = recorded.as_ref().map(|recorded| *recorded == closed.result);
-    let exit = match (closed.interrupted, same) {
+    let path = &ready.lock_path;
+    let record = folder.path.join(RECORD);
+    let seconds = watch.seconds();
+    let done = format!("{record} ({} steps, {seconds:.1} s)", closed.result.steps);
+    let recording = arguments.record && closed.interrupted.is_none();
+    let before = if recording {
+        let results =
+            Results { platform: PLATFORM, result: &closed.result, evaluations: &closed.evaluations };
+        let before =
+            results::record(path, &settled.lock, &results).inspect_err(|_| ui.status("Recorded", &done))?;
+        lockfile::warn_dropped(ui, &before.dropped, &settled.lock.header.id, false);
+        settled.dropped.extend(before.dropped);
+        before.same_run
+    } else {
+        results::recorded(&settled.lock, PLATFORM)
+    };
+    let other = before.as_ref().filter(|before| **before != closed.result);
+    if let (Some(before), true) = (other, recording) {
+        results::warn_replaced(ui, path, before, &closed.result);
+    }
+    let exit = match (closed.interrupted, other) {
         (Some(_), _) => Exit::Interrupted,
-        (None, Some(false)) if !arguments.record => Exit::No,
+        (None, Some(_)) if !recording => Exit::No,
         _ => Exit::Done,
     };
-    if arguments.record && closed.interrupted.is_none() {
-        store_result(ready, locked, &closed)?;
-    }
     if ui.json {
-        ui.document(&json!({
-            "schema": "amp.run/1",
-            "run_id": locked.header.id.to_string(),
-            "record": record.as_str(),
-            "checkpoint": closed.checkpoint,
-            "lockfile": ready.lock_path.as_str(),
-            "steps": closed.result.steps,
-            "skipped": closed.skipped,
-            "interrupted": closed.interrupted.is_some(),
-            "chain": closed.result.chain.to_string(),
-            "parameters": closed.result.parameters.to_string(),
-            "same_as_recorded": same,
-            "evaluations": closed.evaluations.iter().map(|((step, split), evaluation)| json!({
-                "step": step, "split": split, "examples": evaluation.examples, "metrics": evaluation.metrics,
-            })).collect::<Vec<_>>(),
-            "seconds": watch.seconds(),
-        }));
+        let document = document(ready, &settled, &closed, before.as_ref(), recording);
+        ui.document(&with_record(document, &record, seconds));
         return Ok(exit);
     }
     if let Some(step) = closed.interrupted {
-        ui.status("Interrupted", &format!("after step {step}; the record and a checkpoint are closed"));
+        // Digests of a part are no result: both streams say so, however quiet.
+        let lock = if arguments.record { ", and nothing was recorded in the lock" } else { "" };
+        ui.warning(&format!("interrupted after step {step}; the record and a checkpoint are closed{lock}"));
+        ui.data(&format!("interrupted after step {step}"));
     }
-    ui.status("Recorded", &format!("{record} ({} steps, {:.1} s)", closed.result.steps, watch.seconds()));
-    match same {
+    ui.status("Recorded", &done);
+    match (before.is_some(), other) {
         _ if closed.interrupted.is_some() => {}
-        Some(true) => ui.status("Same", "chain and parameters are bit for bit what the lock recorded"),
-        Some(false) if !arguments.record => ui.error(
+        (true, None) => ui.status("Same", "chain and parameters are bit for bit what the lock recorded"),
+        (_, Some(_)) if !recording => ui.error(
             Some(crate::verify::DIFFERS),
             "the result differs from what the lock recorded",
             Some(&format!(
@@ -351,12 +418,43 @@ fn conclude(
     Ok(exit)
 }
 
-/// Writes the results into the lock's platform node.
-fn store_result(ready: &Ready, locked: &Lock, closed: &Closed) -> Result<(), Failure> {
-    let mut updated = locked.clone();
-    let platform: &mut Platform = updated.platforms.entry(PLATFORM.to_owned()).or_default();
-    platform.result = Some(closed.result.clone());
-    platform.evaluations.clone_from(&closed.evaluations);
-    pipeline::write_lock(&ready.lock_path, &lock::write(&updated), None)?;
-    Ok(())
+/// The answer for programs, but for where the record is and how long it took.
+fn document(
+    ready: &Ready,
+    settled: &Settled,
+    closed: &Closed,
+    before: Option<&RecordedResult>,
+    recording: bool,
+) -> serde_json::Value {
+    let same = before.filter(|_| closed.interrupted.is_none()).map(|before| *before == closed.result);
+    let replaced = before.filter(|before| recording && **before != closed.result).map(|before| {
+        json!({
+            "steps": before.steps,
+            "chain": before.chain.to_string(),
+            "parameters": before.parameters.to_string(),
+        })
+    });
+    json!({
+        "schema": "amp.run/1",
+        "run_id": settled.lock.header.id.to_string(),
+        "checkpoint": closed.checkpoint,
+        "lockfile": ready.lock_path.as_str(),
+        "steps": closed.result.steps,
+        "skipped": closed.skipped,
+        "interrupted": closed.interrupted.is_some(),
+        "chain": closed.result.chain.to_string(),
+        "parameters": closed.result.parameters.to_string(),
+        "same_as_recorded": same,
+        "replaced": replaced,
+        "dropped": lockfile::dropped_json(&settled.dropped),
+        "evaluations": closed.evaluations.iter().map(|((step, split), evaluation)| json!({
+            "step": step, "split": split, "examples": evaluation.examples, "metrics": evaluation.metrics,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn with_record(mut document: serde_json::Value, record: &Utf8Path, seconds: f64) -> serde_json::Value {
+    document["record"] = json!(record.as_str());
+    document["seconds"] = json!(seconds);
+    document
 }

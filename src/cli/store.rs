@@ -1,7 +1,7 @@
 //! `amp store`: list, check and clean the store.
 
 use super::args::{StoreArguments, StoreCommand, StorePlace};
-use super::{Exit, Failure, Ui};
+use super::{Exit, Failure, Ui, runs};
 use crate::report::number::bytes;
 use crate::store::{Entry, EntryKind, Store};
 use serde_json::json;
@@ -40,16 +40,32 @@ fn list(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
 
 fn verify(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
     let answer = store.verify()?;
-    let faults: Vec<String> = answer.faults.iter().map(ToString::to_string).collect();
-    if ui.json {
-        ui.document(&json!({ "schema": "amp.store-verify/1", "compared": answer.checked, "faults": faults }));
-    } else {
-        for fault in &answer.faults {
-            ui.error(Some(fault.code()), &fault.to_string(), fault.help().as_deref());
-        }
-        ui.status("Compared", &format!("{} entries with their digests", answer.checked));
+    let mut compared = answer.checked;
+    let mut faults: Vec<Failure> = answer.faults.into_iter().map(Failure::from).collect();
+    let mut warnings = Vec::new();
+    for entry in store.list()?.iter().filter(|entry| entry.kind == EntryKind::Run) {
+        let check = runs::check(&entry.path);
+        compared += check.compared;
+        faults.extend(check.faults);
+        warnings.extend(check.warnings);
     }
-    Ok(match (faults.is_empty(), answer.checked) {
+    if ui.json {
+        ui.document(&json!({
+            "schema": "amp.store-verify/1",
+            "compared": compared,
+            "faults": faults.iter().map(Failure::text).collect::<Vec<_>>(),
+            "warnings": warnings,
+        }));
+    } else {
+        for fault in &faults {
+            fault.show(ui);
+        }
+        for warning in &warnings {
+            ui.warning(warning);
+        }
+        ui.status("Compared", &format!("{compared} files with their digests"));
+    }
+    Ok(match (faults.is_empty(), compared) {
         (false, _) => Exit::Integrity,
         (true, 0) => Exit::Inconclusive,
         (true, _) => Exit::Done,

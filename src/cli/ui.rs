@@ -1,8 +1,10 @@
 //! How amp speaks: data on standard output, everything else on standard error.
 
 use super::args::{Voice, When};
+use crate::diag::printable;
 use anstyle::AnsiColor;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 /// The two streams and how to use them.
 pub struct Ui {
@@ -14,6 +16,8 @@ pub struct Ui {
     pub progress: bool,
     /// Whether diagnostics and status lines are coloured.
     pub color: bool,
+    /// The first write to standard output that failed.
+    lost: OnceLock<io::Error>,
 }
 
 impl Ui {
@@ -31,17 +35,21 @@ impl Ui {
             quiet: voice.quiet,
             progress: terminal && !voice.quiet && !voice.no_progress,
             color,
+            lost: OnceLock::new(),
         }
     }
 
-    /// Writes data to standard output; a closed pipe is no error.
+    /// Writes data to standard output; a failure is kept for [`Ui::lost_data`], since the command's other work goes on.
     pub fn data(&self, text: &str) {
-        let mut stream = anstream::stdout().lock();
-        let _ = stream.write_all(text.as_bytes());
-        if !text.ends_with('\n') {
-            let _ = stream.write_all(b"\n");
+        if let Err(error) = write_data(text) {
+            let _ = self.lost.set(error);
         }
-        let _ = stream.flush();
+    }
+
+    /// Why data did not reach standard output, if it did not. A pipe that its reader closed is no fault: `| head` had
+    /// enough.
+    pub fn lost_data(&self) -> Option<&io::Error> {
+        self.lost.get().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
     }
 
     /// Writes one JSON document to standard output.
@@ -68,8 +76,8 @@ impl Ui {
     pub fn error(&self, code: Option<crate::diag::Code>, what: &str, hint: Option<&str>) {
         let style = AnsiColor::Red.on_default().bold();
         let heading = code.map_or_else(|| "error".to_owned(), |code| format!("error[{code}]"));
-        self.error_text(&format!("{style}{heading}{style:#}: {what}\n"));
-        if let Some(hint) = hint {
+        self.error_text(&format!("{style}{heading}{style:#}: {}\n", printable(what)));
+        if let Some(hint) = hint.map(printable) {
             let style = AnsiColor::Cyan.on_default().bold();
             self.error_text(&format!("\n{style}help{style:#}: {hint}\n"));
         }
@@ -85,4 +93,13 @@ impl Ui {
     pub fn data_color(&self) -> bool {
         anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
     }
+}
+
+fn write_data(text: &str) -> io::Result<()> {
+    let mut stream = anstream::stdout().lock();
+    stream.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        stream.write_all(b"\n")?;
+    }
+    stream.flush()
 }

@@ -1,14 +1,13 @@
 //! `amp verify`: run again in a fresh process and compare every digest.
 
 use super::args::VerifyArguments;
-use super::pipeline;
+use super::repeat::{self, Repetition};
 use super::run::PLATFORM;
-use super::{Exit, Failure, Ui};
-use crate::record::Record;
+use super::{Exit, Failure, Ui, lockfile, pipeline, runs};
 use crate::report;
-use crate::verify::{Against, Recorded, compare};
+use crate::verify::{Against, Recorded, Verdict, compare};
+use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
-use std::process::{Command, Stdio};
 
 /// What is verified, and how it is run again.
 struct Target {
@@ -16,11 +15,14 @@ struct Target {
     manifest: Utf8PathBuf,
     /// The lock to run under; a record is run under a lock of its own, since the one it had may have changed.
     lock: Option<Utf8PathBuf>,
+    /// Checkpoints beside the record that were compared with their digests; `None` for a lock, which has none.
+    checkpoints: Option<usize>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
-    let target = target(&arguments.target)?;
+    let stop = repeat::stop_flag();
+    let target = target(&arguments.target, ui)?;
     if target.expected.run_id.is_none() && !arguments.twice {
         let record = format!("amp run {} --lockfile {} --record", target.manifest, arguments.target);
         return Err(Failure::new(
@@ -30,26 +32,35 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         .code(crate::verify::INCONCLUSIVE)
         .help(record));
     }
-    let folder = tempfile::tempdir().map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
-    let folder = Utf8Path::from_path(folder.path())
-        .map(Utf8Path::to_owned)
-        .zip(Some(folder))
-        .ok_or_else(|| Failure::new(Exit::Unavailable, "the temporary folder's name is not UTF-8"))?;
-    let store = arguments.store.clone().unwrap_or_else(|| folder.0.join("store"));
+    let temporary = tempfile::tempdir().map_err(|error| {
+        Failure::new(Exit::Machine, format!("no temporary folder could be made: {error}"))
+    })?;
+    let folder = Utf8Path::from_path(temporary.path())
+        .ok_or_else(|| Failure::new(Exit::Machine, "the temporary folder's name is not UTF-8"))?;
+    let store = arguments.store.clone().unwrap_or_else(|| folder.join("store"));
+    let repetition = Repetition {
+        manifest: &target.manifest,
+        lock: target.lock.as_deref(),
+        machine: &arguments.machine,
+        store: &store,
+        folder,
+        stop,
+    };
     ui.status("Repeating", &format!("{} in a fresh process", target.manifest));
-    let actual = repeat(&target, arguments, &store, &folder.0)?;
+    let actual = repeat::run(&repetition, ui)?;
     let (expected, against) = if arguments.twice {
         ui.status("Repeating", "once more");
-        let second = repeat(&target, arguments, &store, &folder.0)?;
-        (Recorded::from_record(&second), Against::SecondRun)
+        (Recorded::from_record(&repeat::run(&repetition, ui)?), Against::SecondRun)
     } else {
         (target.expected, Against::Recorded)
     };
     let verdict = compare(&expected, &actual);
-    if ui.json {
-        ui.document(&report::json::verdict(&verdict, against));
-    } else {
-        ui.data(&report::text::verdict(&verdict, against, ui.data_color()));
+    answer(&verdict, against, target.checkpoints, ui);
+    if against == Against::Recorded
+        && target.checkpoints.is_some()
+        && expected.run_id.is_some_and(|id| id != verdict.run_id)
+    {
+        changed(&arguments.target, &target.manifest, ui);
     }
     Ok(match verdict.exit_code(against) {
         0 => Exit::Done,
@@ -59,79 +70,74 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     })
 }
 
-fn target(path: &Utf8Path) -> Result<Target, Failure> {
-    if let Some(record) = pipeline::record_path(path) {
-        let record = pipeline::read_record(&record)?;
-        let manifest =
-            record.unhashed.get("manifest").and_then(serde_json::Value::as_str).unwrap_or_default();
-        if manifest.is_empty() {
-            return Err(Failure::new(
-                Exit::Inconclusive,
-                format!("the record `{path}` does not say which manifest it ran"),
-            ));
+fn answer(verdict: &Verdict, against: Against, checkpoints: Option<usize>, ui: &Ui) {
+    if ui.json {
+        let mut document = report::json::verdict(verdict, against);
+        document["checkpoints"] = serde_json::json!(checkpoints);
+        ui.document(&document);
+    } else {
+        ui.data(&report::text::verdict(verdict, against, ui.data_color()));
+    }
+}
+
+/// Says what to look at when the manifest gives another run by now than the record is of.
+fn changed(target: &Utf8Path, manifest: &Utf8Path, ui: &Ui) {
+    let lock = target.join("manifest.lock");
+    let help = if Disk.read(&lock).is_ok() {
+        format!("`amp diff {lock} {}` says what changed", manifest.with_extension("lock"))
+    } else {
+        "take back the manifest that it was recorded with".to_owned()
+    };
+    ui.warning(&format!("`{manifest}` is by now the manifest of another run than `{target}`; {help}"));
+}
+
+fn target(path: &Utf8Path, ui: &Ui) -> Result<Target, Failure> {
+    match runs::record_path(path) {
+        Some(record) => record_target(path, &record, ui),
+        None => {
+            let (_, lock) = lockfile::required(path)?;
+            let manifest = pipeline::folder_of(path).join(&lock.header.manifest);
+            let expected = Recorded::from_lock(&lock, PLATFORM);
+            Ok(Target { expected, manifest, lock: Some(path.to_owned()), checkpoints: None })
         }
-        return Ok(Target {
-            expected: Recorded::from_record(&record),
-            manifest: manifest.into(),
-            lock: None,
-        });
-    }
-    let (_, lock) = pipeline::required_lock(path)?;
-    let manifest = pipeline::folder_of(path).join(&lock.header.manifest);
-    Ok(Target { expected: Recorded::from_lock(&lock, PLATFORM), manifest, lock: Some(path.to_owned()) })
-}
-
-/// Runs the manifest in a fresh process and reads its record.
-#[expect(clippy::disallowed_methods, reason = "a fresh process is what verifying means")]
-fn repeat(
-    target: &Target,
-    arguments: &VerifyArguments,
-    store: &Utf8Path,
-    folder: &Utf8Path,
-) -> Result<Record, Failure> {
-    let program =
-        std::env::current_exe().map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
-    let mut command = Command::new(program);
-    command.args(["run", target.manifest.as_str(), "--json", "--quiet", "--store", store.as_str()]);
-    match &target.lock {
-        Some(lock) => command.args(["--frozen", "--lockfile", lock.as_str()]),
-        None => command.args(["--lockfile", folder.join("manifest.lock").as_str()]),
-    };
-    if let Some(threads) = arguments.machine.threads {
-        command.args(["--threads", &threads.to_string()]);
-    }
-    if let Some(isa) = &arguments.machine.isa {
-        command.args(["--isa", isa]);
-    }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(|error| {
-        Failure::new(Exit::Unavailable, format!("a fresh process could not be started: {error}"))
-    })?;
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    match document.get("record").and_then(serde_json::Value::as_str) {
-        Some(record) if document["interrupted"] != true => pipeline::read_record(Utf8Path::new(record)),
-        Some(_) => Err(Failure::new(Exit::Interrupted, "the repeated run was interrupted")),
-        None => Err(refused(&document, output.status.code())),
     }
 }
 
-/// The repeated run gave no record: its own words, and its exit code.
-fn refused(document: &serde_json::Value, code: Option<i32>) -> Failure {
-    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-    let message = text(&document["message"])
-        .or_else(|| text(&document["diagnostics"][0]["message"]))
-        .unwrap_or_else(|| "it ended without a record".to_owned());
-    let exit = match code {
-        Some(1) => Exit::No,
-        Some(2) => Exit::Usage,
-        Some(3) => Exit::Machine,
-        Some(4) => Exit::Unavailable,
-        Some(5) => Exit::Integrity,
-        Some(130) => Exit::Interrupted,
-        _ => Exit::Bug,
-    };
-    let failure = Failure::new(exit, format!("the run could not be repeated: {message}"));
-    match text(&document["help"]).or_else(|| text(&document["diagnostics"][0]["help"])) {
-        Some(help) => failure.help(help),
-        None => failure,
+/// A record, with the checkpoints beside it compared with their digests.
+fn record_target(path: &Utf8Path, record_path: &Utf8Path, ui: &Ui) -> Result<Target, Failure> {
+    let record = runs::read_record(record_path)?.warn(ui);
+    let mut check = runs::Check::default();
+    runs::checkpoints(&record, pipeline::folder_of(record_path), false, &mut check);
+    if let Some(fault) = check.faults.into_iter().next() {
+        return Err(fault);
     }
+    for warning in &check.warnings {
+        ui.warning(warning);
+    }
+    match check.compared {
+        0 if check.warnings.is_empty() => ui.status("Compared", "no checkpoint: the record names none"),
+        0 => {}
+        1 => ui.status("Compared", "the checkpoint with its digest in the record: whole"),
+        count => {
+            ui.status("Compared", &format!("{count} checkpoints with their digests in the record: whole"))
+        }
+    }
+    let manifest = record.unhashed.get("manifest").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let inconclusive = |message| Failure::new(Exit::Inconclusive, message).code(crate::verify::INCONCLUSIVE);
+    if manifest.is_empty() {
+        return Err(inconclusive(format!("the record `{path}` does not say which manifest it ran"))
+            .help("verify the lock that it followed, which names its manifest"));
+    }
+    if Disk.read(Utf8Path::new(manifest)).is_err() {
+        return Err(inconclusive(format!(
+            "the record `{path}` ran `{manifest}`, which is not there any more"
+        ))
+        .help("put the manifest and its data back there, or verify a lock"));
+    }
+    Ok(Target {
+        expected: Recorded::from_record(&record),
+        manifest: manifest.into(),
+        lock: None,
+        checkpoints: Some(check.compared),
+    })
 }

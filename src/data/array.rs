@@ -194,7 +194,7 @@ impl Array<'_> {
 
 /// What to do about a wrong label.
 pub(super) const LABEL_HELP: &str =
-    "labels are counted from 0; raise `classes`, or leave it out of `columns` to predict numbers";
+    "labels are counted from 0; raise `classes`, or leave it out to predict numbers";
 
 /// A class index from a number; `None` unless it is an integer below `classes`.
 pub(super) fn class_of(value: f64, classes: u32) -> Option<i32> {

@@ -38,6 +38,8 @@ pub const BATCH: Code = codes::DATA_BATCH;
 pub const NORMALISE: Code = codes::DATA_NORMALISE;
 /// Prepared data cannot be used.
 pub const PREPARED: Code = codes::DATA_PREPARED;
+/// `header` does not fit the first row.
+pub const HEADER: Code = codes::DATA_HEADER;
 /// A token is outside the vocabulary.
 pub const TOKEN: Code = codes::DATA_TOKEN;
 /// A text or a file of tokens cannot be read.

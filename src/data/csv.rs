@@ -32,7 +32,8 @@ pub struct Rules<'a> {
 /// Reads a whole file; `name` is its path in messages.
 ///
 /// # Errors
-/// Codes 0723 (rows), 0724 (numbers), 0725 (labels), 0733 (no row); the first ten faults.
+/// Codes 0723 (rows), 0724 (numbers), 0725 (labels), 0733 (no row), 0738 (names where numbers are declared); the first
+/// ten faults.
 pub fn read(bytes: &[u8], name: &str, rules: Rules<'_>) -> Result<Table, Vec<DataFault>> {
     let mut rows = Rows::new(bytes, name, rules.delimiter).map_err(|fault| vec![fault])?;
     let mut fields = Vec::new();
@@ -59,13 +60,16 @@ pub fn read(bytes: &[u8], name: &str, rules: Rules<'_>) -> Result<Table, Vec<Dat
                         codes::ROW,
                         format!("found {} fields, expected {width} as in the first row", fields.len()),
                     )
-                    .at(format_args!("{name}:{line}")),
+                    .at(format_args!("{name}:{line}"))
+                    .help("give every row as many fields; a field that holds the delimiter or a line end stands in quotes"),
                 );
             }
             if faults.len() >= MOST_FAULTS {
                 faults.truncate(MOST_FAULTS);
                 faults.push(
-                    DataFault::new(codes::ROW, "more faults may follow; these are the first ten").at(name),
+                    DataFault::new(codes::ROW, "more faults may follow; these are the first ten")
+                        .at(name)
+                        .help("mend these first; many faults of one kind come from a wrong `delimiter` or `header`"),
                 );
                 return Err(faults);
             }
@@ -154,6 +158,25 @@ fn class(field: &[u8], classes: u32) -> Result<i32, DataFault> {
     })
 }
 
+/// A warning when a first row that is read as names holds numbers alone: an example would be lost without a word.
+pub fn header_of_numbers(start: &[u8], name: &str, delimiter: char) -> Option<DataFault> {
+    let mut fields = Vec::new();
+    let line = Rows::new(start, name, delimiter).ok()?.next(&mut fields).ok()??;
+    // A cut row's last field may be cut too; it begins like a number then.
+    let numbers = fields.iter().all(|field| trimmed(field).is_some_and(|text| text.parse::<f64>().is_ok()));
+    numbers.then(|| {
+        DataFault::new(
+            codes::HEADER,
+            format!(
+                "found {} numbers in the first row, which `header=#true` reads as names and leaves out",
+                fields.len()
+            ),
+        )
+        .at(format_args!("{name}:{line}"))
+        .help("write `header=#false` if it is an example, or leave `header` out: it is found out then")
+    })
+}
+
 /// The names of the columns, if the first row holds them.
 fn header(
     fields: &[Cow<'_, [u8]>],
@@ -165,6 +188,19 @@ fn header(
     let is_number = |field: &Cow<'_, [u8]>| trimmed(field).is_some_and(|text| text.parse::<f64>().is_ok());
     match header {
         Header::Yes => Ok(Some(names())),
+        Header::No if fields.len() > 1 && !fields.iter().any(is_number) => {
+            let first: Vec<String> = fields.iter().take(4).map(|field| shown(field)).collect();
+            let more = if fields.len() > 4 { ", …" } else { "" };
+            Err(DataFault::new(
+                codes::HEADER,
+                format!(
+                    "found the names {}{more} in the first row, expected numbers, as `header=#false` says",
+                    first.join(", ")
+                ),
+            )
+            .at(format_args!("{name}:{line}"))
+            .help("write `header=#true`, or leave `header` out: it is found out then"))
+        }
         Header::No => Ok(None),
         Header::Auto => match fields.iter().filter(|field| is_number(field)).count() {
             0 => Ok(Some(names())),
@@ -203,12 +239,13 @@ fn label_column(label: &LabelColumn, names: Option<&[String]>, width: usize) -> 
             format!(
                 "found {width} columns, expected more than {index} for a label in column {index} (counted from 0)"
             ),
-        )),
+        )
+        .help(format!("columns are counted from 0, so the last is `label-index={}`", width - 1))),
         (LabelColumn::Name(name), None) => Err(DataFault::new(
             codes::LABEL,
             format!("found a file without names of columns, expected a column `{name}` for the label"),
         )
-        .help("give the column's index, counted from 0, or `label=\"last\"`")),
+        .help("write `label-index=`, counted from 0, or `label=\"last\"`")),
         (LabelColumn::Name(name), Some(names)) => {
             let mut places =
                 names.iter().enumerate().filter(|(_, known)| *known == name).map(|(index, _)| index);
@@ -218,7 +255,7 @@ fn label_column(label: &LabelColumn, names: Option<&[String]>, width: usize) -> 
                     codes::LABEL,
                     format!("found two columns called `{name}`, expected one"),
                 )
-                .help("give the column's index, counted from 0")),
+                .help("write `label-index=`, counted from 0, instead of the name")),
                 (None, _) => Err(unknown_column(name, names)),
             }
         }
@@ -232,7 +269,8 @@ fn unknown_column(name: &str, names: &[String]) -> DataFault {
     let message = format!("found no column `{name}` for the label among {}{more}", shown.join(", "));
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => DataFault::new(codes::LABEL, message).help(format!("did you mean `{near}`?")),
-        None => DataFault::new(codes::LABEL, message),
+        None => DataFault::new(codes::LABEL, message)
+            .help("name one of them, or write `label-index=`, counted from 0, or `label=\"last\"`"),
     }
 }
 
@@ -288,10 +326,11 @@ impl<'a> Rows<'a> {
                 Some((byte, rest)) if *byte == self.delimiter => self.rest = rest,
                 Some(_) => {
                     let found = shown(&self.rest[..self.rest.len().min(8)]);
-                    return Err(self.fault(
-                        fields.len(),
-                        format!("found {found} after a closing quote, expected the end of the field"),
-                    ));
+                    let message =
+                        format!("found {found} after a closing quote, expected the end of the field");
+                    return Err(self
+                        .fault(fields.len(), message)
+                        .help("a quote within a field in quotes is written twice: \"\""));
                 }
             }
         }
@@ -305,10 +344,10 @@ impl<'a> Rows<'a> {
                 break;
             }
             if *byte == b'"' {
-                return Err(self.fault(
-                    column,
-                    "found a quote inside an unquoted field, expected the whole field in quotes".to_owned(),
-                ));
+                let message = "found a quote inside an unquoted field, expected the whole field in quotes";
+                return Err(self
+                    .fault(column, message.to_owned())
+                    .help("remove the quote, or put the field in quotes and write that quote twice"));
             }
             end += 1;
         }
@@ -319,7 +358,9 @@ impl<'a> Rows<'a> {
 
     /// A field in quotes, which may hold delimiters, line ends and doubled quotes.
     fn quoted(&mut self, column: usize) -> Result<Cow<'a, [u8]>, DataFault> {
-        let unclosed = self.fault(column, "found no closing quote before the end of the file".to_owned());
+        let unclosed = self
+            .fault(column, "found no closing quote before the end of the file".to_owned())
+            .help("close the field's quote; the field begins here");
         let mut field: Cow<'a, [u8]> = Cow::Borrowed(&[]);
         self.rest = &self.rest[1..];
         loop {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: each fault has a code of 0720–0759 (listed in [`super`]) or passes on the store's own.
 
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, Severity};
 use crate::store::StoreError;
 use std::fmt;
 
@@ -30,6 +30,11 @@ impl DataFault {
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.place.get_or_insert_with(|| place.to_string());
         self
+    }
+
+    /// The same as a warning.
+    pub fn warning(&self) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::from(self.clone()) }
     }
 
     /// Adds the sentence that says what to do.
@@ -67,6 +72,17 @@ impl From<StoreError> for DataFault {
     fn from(error: StoreError) -> Self {
         Self { code: error.code(), message: error.to_string(), help: error.help(), place: None }
     }
+}
+
+/// Each fault once, in the order of finding: a file that is named twice is read twice, and is damaged once.
+pub(super) fn each_once(faults: impl IntoIterator<Item = DataFault>) -> Vec<DataFault> {
+    let mut once: Vec<DataFault> = Vec::new();
+    for fault in faults {
+        if !once.contains(&fault) {
+            once.push(fault);
+        }
+    }
+    once
 }
 
 /// A piece of a file as it is shown in a message: at most 40 characters, what cannot be seen escaped.

@@ -138,6 +138,7 @@ pub(super) fn computed(spec: &DataSpec, synthetic: &Synthetic) -> Result<Prepare
         sources: Vec::new(),
         origin: Origin::Made,
         notes: Vec::new(),
+        warnings: Vec::new(),
         layouts,
         rule: spec.labels.clone(),
         tensors: None,

@@ -34,9 +34,10 @@
 //! | 0735 | there would be no batch |
 //! | 0736 | a normalisation cannot be |
 //! | 0737 | prepared data cannot be used |
-//! | 0738 | a token is outside the vocabulary |
-//! | 0739 | a text or a file of tokens cannot be read |
-//! | 0740 | a split is shorter than one example |
+//! | 0738 | `header` does not fit the first row |
+//! | 0739 | a token is outside the vocabulary |
+//! | 0740 | a text or a file of tokens cannot be read |
+//! | 0741 | a split is shorter than one example |
 
 pub mod array;
 pub mod batches;

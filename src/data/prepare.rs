@@ -5,10 +5,11 @@
 //! description and sources give the same bytes on every machine.
 
 use super::array::Array;
+use super::fault::each_once;
 use super::layout::{computed, layouts};
 use super::prepared::{Backing, Encoded, Origin, Prepared, Tensors};
 use super::source::{SourceDigest, read_source};
-use super::spec::{DataSpec, Format, LabelRule, Sources, Split};
+use super::spec::{DataSpec, Format, Header, LabelRule, Sources, Split};
 use super::table::Table;
 use super::{DataFault, codes, csv, gunzip, idx, normalise, npy, split, streams, tensors};
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -37,11 +38,23 @@ pub fn prepare(
     let files = read_files(spec, folder, world)?;
     let sources: Vec<SourceDigest> = files.values().map(|(_, source)| source.clone()).collect();
     let key = key(spec, &files);
+    let warnings = warnings(spec, &files);
     let ready = |content, origin, notes, tensors: Tensors| {
         let layouts = layouts(spec, &tensors).map_err(|fault| vec![fault])?;
         let rule = spec.labels.clone();
         let tensors = Some(tensors);
-        Ok(Prepared { key, content, sources, origin, notes, layouts, rule, tensors, synthetic: None })
+        Ok(Prepared {
+            key,
+            content,
+            sources,
+            origin,
+            notes,
+            warnings,
+            layouts,
+            rule,
+            tensors,
+            synthetic: None,
+        })
     };
     let mut notes = Vec::new();
     let mut origin = Origin::Made;
@@ -155,6 +168,17 @@ fn check(spec: &DataSpec) -> Result<(), Vec<DataFault>> {
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
+/// What a person should look at in the sources; looked for each time, also when the prepared data is in the store.
+fn warnings(spec: &DataSpec, files: &Files) -> Vec<DataFault> {
+    let Format::Csv { header: Header::Yes, delimiter, .. } = &spec.format else { return Vec::new() };
+    let read = |(path, (bytes, _)): (&Utf8PathBuf, &(Vec<u8>, SourceDigest))| {
+        // A first row of more bytes than this is not one that a person wrote.
+        let start = gunzip::unpack_start(bytes, 1 << 20);
+        csv::header_of_numbers(&start, path.as_str(), *delimiter)
+    };
+    files.iter().filter_map(read).collect()
+}
+
 /// Reads every file once; tells all that are missing.
 fn read_files(spec: &DataSpec, folder: &Utf8Path, world: &dyn World) -> Result<Files, Vec<DataFault>> {
     let mut files = Files::new();
@@ -254,7 +278,7 @@ fn make(spec: &DataSpec, files: &Files) -> Result<Made, Vec<DataFault>> {
         (Ok(training), Ok(test)) => (training, test),
         (training, test) => {
             let faults = [training.err(), test.err()];
-            return Err(faults.into_iter().flatten().flatten().collect());
+            return Err(each_once(faults.into_iter().flatten().flatten()));
         }
     };
     let one = |fault: DataFault| vec![fault];
@@ -342,7 +366,7 @@ fn read_arrays(
             Table::new(read_features, read_labels).map_err(|fault| vec![fault.at(features)])
         }
         (read_features, read_labels) => {
-            Err([read_features.err(), read_labels.err()].into_iter().flatten().collect())
+            Err(each_once([read_features.err(), read_labels.err()].into_iter().flatten()))
         }
     }
 }

@@ -7,6 +7,7 @@
 //! `<split>.tokens` (U8, U16 or I32; of one axis, or rows), and the characters of a text are the tensor `vocabulary`.
 //! Invariant: what is opened was checked: tensors that belong together are of equal length, and all are aligned.
 
+use super::DataFault;
 use super::layout::Layout;
 use super::normalise::Statistics;
 use super::source::SourceDigest;
@@ -35,6 +36,8 @@ pub struct Prepared {
     pub origin: Origin,
     /// What a person should know: a damaged file that was made anew, a store that cannot be written.
     pub notes: Vec<String>,
+    /// What a person should look at in the sources: a first row of numbers that is read as names.
+    pub warnings: Vec<DataFault>,
     pub(super) layouts: BTreeMap<String, Layout>,
     pub(super) rule: LabelRule,
     pub(super) tensors: Option<Tensors>,

@@ -8,7 +8,7 @@
 
 use super::{DataFault, codes};
 use crate::digest::{ContentHash as _, Digest, Hasher};
-use crate::world::World;
+use crate::world::{NotRegular, World};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
 
@@ -28,7 +28,7 @@ pub struct SourceDigest {
 /// Reads a file relative to the manifest's folder and takes its digest.
 ///
 /// # Errors
-/// Codes 0720 (nothing there), 0721 (cannot be read), 0734 (a folder).
+/// Codes 0720 (nothing there), 0721 (cannot be read), 0734 (a folder, a pipe, a device).
 pub fn read_source(
     path: &Utf8Path,
     folder: &Utf8Path,
@@ -111,13 +111,26 @@ pub fn recheck(sources: &[SourceDigest], folder: &Utf8Path, world: &dyn World) -
 }
 
 fn unreadable(path: &Utf8Path, error: &io::Error) -> DataFault {
+    if let Some(irregular) = NotRegular::of(error) {
+        return DataFault::new(
+            codes::LAYOUT,
+            format!("found {} at `{path}`, expected a file", irregular.found),
+        )
+        .at(path)
+        .help("write what it gives into a file, and name that file: a source is read again after the run");
+    }
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             DataFault::new(codes::MISSING, format!("found no file or folder at `{path}`")).help(
                 "paths of sources are relative to the manifest's folder; fetch the file or mend the path",
             )
         }
-        _ => DataFault::new(codes::UNREADABLE, format!("cannot read `{path}`: {error}")),
+        io::ErrorKind::PermissionDenied => {
+            DataFault::new(codes::UNREADABLE, format!("found no permission to read `{path}`"))
+                .help("ask its owner for it, or `chmod a+r` the file")
+        }
+        _ => DataFault::new(codes::UNREADABLE, format!("cannot read `{path}`: {error}"))
+            .help("nothing of it was used; mend what the operating system says, or name another file"),
     }
     .at(path)
 }

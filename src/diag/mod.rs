@@ -4,11 +4,14 @@
 //! number is never used again for another fault, and `amp explain` has a page for it.
 
 mod code;
+mod excerpt;
+pub mod number;
 mod render;
 mod source_map;
 mod suggest;
 
 pub use code::{CATALOGUE, Code, CodePage, codes};
+pub use excerpt::printable;
 pub use render::{render_github, render_text, to_json};
 pub use source_map::{FileId, SourceFile, SourceMap, Span};
 pub use suggest::nearest;

@@ -3,6 +3,7 @@
 //! The text is miette's graphical form with a fixed theme and a fixed width: nothing is asked of the terminal or of the
 //! environment, so a message is the same text everywhere.
 
+use super::excerpt::{Excerpt, excerpts, printable};
 use super::{Diagnostic, Label, Severity, SourceMap, Span};
 use anstyle::{AnsiColor, Style};
 use miette::{
@@ -10,6 +11,7 @@ use miette::{
     SourceSpan, SpanContents, ThemeCharacters, ThemeStyles,
 };
 use std::fmt;
+use std::ops::Range;
 
 /// Columns of a message.
 const WIDTH: usize = 100;
@@ -27,13 +29,13 @@ pub fn render_text(diagnostics: &[Diagnostic], sources: &SourceMap, color: bool)
             Severity::Warning => ("warning", AnsiColor::Yellow),
         };
         let head = painted(&format!("{word}[{}]", diagnostic.code), shade, color);
-        text.push_str(&format!("{head}: {}\n", diagnostic.message));
+        text.push_str(&format!("{head}: {}\n", printable(&diagnostic.message)));
         for labels in by_file(diagnostic) {
             text.push_str(&snippet(&labels, sources, color));
         }
         if let Some(help) = &diagnostic.help {
             let head = painted("help", AnsiColor::Cyan, color);
-            let lines = help.replace('\n', "\n        ");
+            let lines = printable(help).replace('\n', "\n        ");
             text.push_str(&format!("  {head}: {lines}\n"));
         }
     }
@@ -66,24 +68,23 @@ fn snippet(labels: &[&Label], sources: &SourceMap, color: bool) -> String {
     let theme = GraphicalTheme { characters: ThemeCharacters::unicode(), styles };
     let handler =
         GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false).with_context_lines(1);
-    let report = Report {
-        labels: labels.iter().map(|label| marked(label, file.text.len())).collect(),
-        source: Source { name: file.name.clone(), text: file.text.to_string() },
-    };
-    let mut text = String::new();
-    if handler.render_report(&mut text, &report).is_err() {
-        return String::new();
+    let mut shown = String::new();
+    for excerpt in excerpts(labels, &file.text) {
+        let marked = |(place, text, _): &(Range<usize>, String, usize)| {
+            let span = SourceSpan::new(place.start.into(), place.len());
+            LabeledSpan::new_with_span(Some(text.clone()), span)
+        };
+        let labels = excerpt.places.iter().map(marked).collect();
+        let report = Report { labels, source: Source { name: printable(&file.name), excerpt } };
+        let mut text = String::new();
+        if handler.render_report(&mut text, &report).is_err() {
+            continue;
+        }
+        // Above the snippet miette writes the message, which stands in our own first line already.
+        let lines = text.lines().skip_while(|line| !line.contains('╭')).map(str::trim_end);
+        shown.extend(lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]));
     }
-    // Above the snippet miette writes the message, which stands in our own first line already.
-    let lines = text.lines().skip_while(|line| !line.contains('╭')).map(str::trim_end);
-    lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
-}
-
-/// A label's place as miette's, within the text.
-fn marked(label: &Label, length: usize) -> LabeledSpan {
-    let start = (label.span.start as usize).min(length);
-    let end = (label.span.end as usize).clamp(start, length);
-    LabeledSpan::new_with_span(Some(label.text.clone()), SourceSpan::new(start.into(), end - start))
+    shown
 }
 
 /// What miette is given: places of one text.
@@ -111,11 +112,11 @@ impl miette::Diagnostic for Report {
     }
 }
 
-/// A text with its name.
+/// An excerpt with the name of its text.
 #[derive(Debug)]
 struct Source {
     name: String,
-    text: String,
+    excerpt: Excerpt,
 }
 
 impl SourceCode for Source {
@@ -126,22 +127,22 @@ impl SourceCode for Source {
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         // Without context miette asks for the line and column of a place.
-        let place = self.text.as_str().read_span(span, 0, 0)?;
+        let place = self.excerpt.text.as_str().read_span(span, 0, 0)?;
+        let line = self.excerpt.line + place.line();
         if before == 0 && after == 0 {
-            // miette counts bytes; people count characters, as `SourceMap::position` does.
-            let head = self.text.get(..span.offset()).unwrap_or_default();
-            let column = head.rsplit('\n').next().map_or(0, |line| line.chars().count());
+            // miette counts bytes of the excerpt; people count characters of the text, as `SourceMap::position` does.
+            let known = self.excerpt.places.iter().find(|(place, _, _)| place.start == span.offset());
             return Ok(Box::new(MietteSpanContents::new_named(
                 self.name.clone(),
                 place.data(),
                 *place.span(),
-                place.line(),
-                column,
+                line,
+                known.map_or(0, |(_, _, column)| *column),
                 place.line_count(),
             )));
         }
         // With context it asks for what to print: the lines of the place, whole, and no others.
-        let bytes = self.text.as_bytes();
+        let bytes = self.excerpt.text.as_bytes();
         let line_end = |byte: &u8| *byte == b'\n';
         let start = bytes[..span.offset()].iter().rposition(line_end).map_or(0, |newline| newline + 1);
         let last = (span.offset() + span.len().saturating_sub(1)).min(bytes.len());
@@ -149,7 +150,7 @@ impl SourceCode for Source {
         let lines = bytes[start..end].iter().filter(|byte| line_end(byte)).count() + 1;
         let whole = SourceSpan::new(start.into(), end - start);
         let data = &bytes[start..end];
-        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, whole, place.line(), 0, lines)))
+        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, whole, line, 0, lines)))
     }
 }
 
@@ -201,12 +202,12 @@ pub fn render_github(diagnostics: &[Diagnostic], sources: &SourceMap) -> String 
             }
         }
         properties.push(format!("title={}", escape_property(&diagnostic.code.to_string())));
-        let mut message = diagnostic.message.clone();
+        let mut message = printable(&diagnostic.message);
         if let Some(label) = diagnostic.labels.first() {
-            message.push_str(&format!(" ({})", label.text));
+            message.push_str(&format!(" ({})", printable(&label.text)));
         }
         if let Some(help) = &diagnostic.help {
-            message.push_str(&format!("\nhelp: {help}"));
+            message.push_str(&format!("\nhelp: {}", printable(help)));
         }
         text.push_str(&format!("::{level} {}::{}\n", properties.join(","), escape_data(&message)));
     }

@@ -98,6 +98,73 @@ fn github_annotations_are_one_escaped_line_at_a_file_of_the_repository() {
     assert_eq!(render_github(&[library], &sources), "::warning title=AMP0229::m (t)\n");
 }
 
+/// The text of one fault at a place of one text.
+fn shown(text: &str, start: usize, end: usize) -> String {
+    let mut sources = SourceMap::default();
+    let file = sources.add("f", text);
+    let fault = Diagnostic::error(codes::UNEXPECTED, "m").at(span(file, start as u32, end as u32), "here");
+    render_text(&[fault], &sources, false)
+}
+
+#[test]
+fn a_long_line_is_shown_around_the_place() {
+    let text = format!("first\n{}X{}\nlast", "a".repeat(500_000), "b".repeat(500_000));
+    let place = 6 + 500_000;
+    let expected = format!(
+        "error[AMP0100]: m\n   ╭─[f:2:500001]\n 2 │ …{}X{}…\n   · {}┬\n   · {}╰── here\n   ╰────\n",
+        "a".repeat(40),
+        "b".repeat(79),
+        " ".repeat(41),
+        " ".repeat(41)
+    );
+    assert_eq!(shown(&text, place, place + 1), expected);
+    // The whole of it, its beginning and its end.
+    for (start, end) in [(6, 1_000_007), (6, 7), (1_000_006, 1_000_007), (0, text.len())] {
+        let rendered = shown(&text, start, end);
+        assert!(rendered.lines().all(|line| line.chars().count() < 140), "{rendered}");
+        assert!(rendered.lines().count() < 12, "{rendered}");
+    }
+}
+
+#[test]
+fn two_places_far_apart_on_one_line_are_both_shown() {
+    let text = format!("X{}Y", "-".repeat(10_000));
+    let mut sources = SourceMap::default();
+    let file = sources.add("f", text);
+    let fault = Diagnostic::error(codes::UNEXPECTED, "m")
+        .at(span(file, 10_001, 10_002), "second")
+        .at(span(file, 0, 1), "first");
+    let rendered = render_text(&[fault], &sources, false);
+    assert!(rendered.contains("[f:1:10002]") && rendered.contains("[f:1:1]"), "{rendered}");
+    assert!(rendered.contains(" 1 │ X---") && rendered.contains("---Y\n"), "{rendered}");
+    assert!(rendered.chars().count() < 800, "{rendered}");
+}
+
+#[test]
+fn a_place_of_many_lines_is_cut() {
+    let text = "a b\n".repeat(10_000);
+    let rendered = shown(&text, 4, 39_000);
+    assert!(rendered.contains("  2 │") || rendered.contains(" 2 │"), "{rendered}");
+    assert!(
+        rendered.contains(" 9 │") && rendered.contains("a b…") && !rendered.contains(" 10 │"),
+        "{rendered}"
+    );
+}
+
+#[test]
+fn nothing_of_a_text_or_message_reaches_the_terminal_raw() {
+    let text = "a \u{1b}[31m \u{202e}\u{0} z\r\nnext";
+    let mut sources = SourceMap::default();
+    let file = sources.add("f\u{1b}[0m", text);
+    let fault =
+        Diagnostic::error(codes::UNEXPECTED, "found \u{7}").at(span(file, 14, 15), "l\u{1b}").help("h\u{9b}");
+    let rendered = render_text(&[fault], &sources, false);
+    assert!(rendered.contains("a \\u{1b}[31m \\u{202e}\\u{0} z\n"), "{rendered}");
+    assert!(rendered.chars().all(|character| character == '\n' || !character.is_control()), "{rendered:?}");
+    let long = super::printable(&"x".repeat(1_000_000));
+    assert_eq!(long.chars().count(), 2_003);
+}
+
 #[test]
 fn codes_are_read_as_people_write_them() {
     for text in ["AMP0207", "amp0207", "amp207", "0207", "207", " 207 "] {

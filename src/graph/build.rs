@@ -7,6 +7,7 @@
 
 mod layer;
 mod loss;
+mod sequence;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
@@ -141,6 +142,8 @@ struct Builder {
     owners: BTreeMap<String, Span>,
     /// The values of `save`; `None` for one that is unknown after a fault.
     saved: BTreeMap<String, Option<ValueId>>,
+    /// How many tokens the features' vocabulary has, if they are tokens.
+    tokens: Option<usize>,
     sink: Sink,
     purpose: Purpose,
 }
@@ -173,6 +176,7 @@ impl Builder {
             names,
             owners: BTreeMap::new(),
             saved: BTreeMap::new(),
+            tokens: features.tokens,
             sink: Sink::default(),
             purpose: Purpose::Training,
         }
@@ -231,6 +235,7 @@ impl Builder {
                 Block::Parallel { path, combine, chains, span } => {
                     let kind = match combine {
                         Combine::Add => "add",
+                        Combine::Subtract => "subtract",
                         Combine::Multiply => "multiply",
                         Combine::Concatenate { .. } => "concatenate",
                     };
@@ -263,11 +268,14 @@ impl Builder {
             return None;
         }
         let first = *known.first()?;
-        let combined = if let Combine::Concatenate { axis } = combine {
-            self.concatenate(place, &known, axis)
-        } else {
-            let op = if combine == Combine::Add { Op::Add } else { Op::Multiply };
+        let mut pairwise = |op: &Op| {
             known[1..].iter().try_fold(first, |left, right| self.elementwise(place, op.clone(), left, *right))
+        };
+        let combined = match combine {
+            Combine::Concatenate { axis } => self.concatenate(place, &known, axis),
+            Combine::Add => pairwise(&Op::Add),
+            Combine::Subtract => pairwise(&Op::Subtract),
+            Combine::Multiply => pairwise(&Op::Multiply),
         };
         // After a fault in a chain or in the meeting the first chain's result is the best guess.
         Some(combined.unwrap_or(first))
@@ -399,7 +407,8 @@ impl Builder {
         self.checked(place, None, size)?;
         let name = self.names.take(format!("{}.{name}", place.path));
         let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
-        self.graph.parameters.push(Parameter { value, initialiser, fan_in: fans.0, fan_out: fans.1 });
+        let (fan_in, fan_out) = fans;
+        self.graph.parameters.push(Parameter { value, initialiser, zero_row: None, fan_in, fan_out });
         Some(value)
     }
 

@@ -148,8 +148,8 @@ impl<'a> Check<'a> {
                 self.report(String::new(), format!("two values are called `{}`", value.name));
             }
             let right = match value.role {
-                Role::Features | Role::Parameter | Role::Buffer | Role::Host => value.dtype == DType::F32,
-                Role::Labels | Role::State => matches!(value.dtype, DType::F32 | DType::I32),
+                Role::Parameter | Role::Buffer | Role::Host => value.dtype == DType::F32,
+                Role::Features | Role::Labels | Role::State => matches!(value.dtype, DType::F32 | DType::I32),
                 Role::Result => true,
             };
             if !right {
@@ -347,12 +347,23 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         Op::BatchNormInference { .. } => phase == Phase::Evaluation,
         Op::Linear { .. }
         | Op::Conv2d { .. }
+        | Op::Embedding { .. }
+        | Op::Gather
+        | Op::RotaryPosition { .. }
+        | Op::Upsample2d { .. }
         | Op::MaxPool2d { .. }
         | Op::AveragePool2d { .. }
         | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
         | Op::Unary(_)
         | Op::Add
+        | Op::Subtract
         | Op::Multiply
+        | Op::Scale { .. }
+        | Op::Expand
+        | Op::Slice { .. }
+        | Op::Mean { .. }
         | Op::Reshape
         | Op::Transpose { .. }
         | Op::Concatenate { .. }
@@ -365,13 +376,19 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::BiasBackward { .. }
         | Op::Conv2dBackwardInput { .. }
         | Op::Conv2dBackwardWeight { .. }
+        | Op::EmbeddingBackward { .. }
+        | Op::GatherBackward
+        | Op::Upsample2dBackward { .. }
         | Op::MaxPool2dBackward { .. }
         | Op::AveragePool2dBackward { .. }
         | Op::BatchNormBackward
         | Op::LayerNormBackward
+        | Op::RmsNormBackward
+        | Op::GroupNormBackward { .. }
         | Op::UnaryBackward(_)
         | Op::SumTo
-        | Op::Slice { .. }
+        | Op::SliceBackward { .. }
+        | Op::MeanBackward { .. }
         | Op::SoftmaxBackward { .. }
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredErrorBackward

@@ -2,7 +2,7 @@
 //!
 //! Every op hashes its variant's own tag and then its attributes field by field, so that no two ops can meet in one digest.
 
-use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Unary, Value, ValueId};
+use super::{Buffer, DType, Graph, Interpolation, Node, Op, Parameter, Role, Unary, Value, ValueId};
 use crate::digest::{ContentHash, Hasher};
 use crate::graph::StepGraph;
 use crate::graph::{Decision, PreciseGraph};
@@ -56,9 +56,14 @@ impl ContentHash for Node {
 
 impl ContentHash for Parameter {
     fn content_hash(&self, hasher: &mut Hasher) {
-        let Self { value, initialiser, fan_in, fan_out } = self;
+        let Self { value, initialiser, zero_row, fan_in, fan_out } = self;
         value.content_hash(hasher);
         initialise(initialiser, hasher);
+        // Only where there is one, so that models without any keep their digests; a tag cannot be taken for a number.
+        if let Some(row) = zero_row {
+            hasher.tag("zero-row");
+            row.content_hash(hasher);
+        }
         fan_in.content_hash(hasher);
         fan_out.content_hash(hasher);
     }
@@ -116,6 +121,12 @@ impl ContentHash for Unary {
     }
 }
 
+impl ContentHash for Interpolation {
+    fn content_hash(&self, hasher: &mut Hasher) {
+        hasher.tag(self.name());
+    }
+}
+
 /// Hashes pairs of sizes in the order of their names in the op.
 fn pairs(hasher: &mut Hasher, pairs: &[&[usize; 2]]) {
     for pair in pairs {
@@ -138,6 +149,19 @@ impl ContentHash for Op {
                 pairs(hasher, &[stride, padding, dilation]);
                 groups.content_hash(hasher);
             }
+            Self::Embedding { padding_index } | Self::EmbeddingBackward { padding_index } => {
+                padding_index.content_hash(hasher);
+            }
+            Self::RotaryPosition { heads, base, interleaved, inverse } => {
+                heads.content_hash(hasher);
+                base.content_hash(hasher);
+                interleaved.content_hash(hasher);
+                inverse.content_hash(hasher);
+            }
+            Self::Upsample2d { scale, mode } | Self::Upsample2dBackward { scale, mode } => {
+                pairs(hasher, &[scale]);
+                mode.content_hash(hasher);
+            }
             Self::MaxPool2d { kernel, stride, padding }
             | Self::MaxPool2dBackward { kernel, stride, padding } => {
                 pairs(hasher, &[kernel, stride, padding]);
@@ -151,7 +175,19 @@ impl ContentHash for Op {
                 eps.content_hash(hasher);
                 momentum.content_hash(hasher);
             }
-            Self::BatchNormInference { eps } | Self::LayerNorm { eps } => eps.content_hash(hasher),
+            Self::BatchNormInference { eps } | Self::LayerNorm { eps } | Self::RmsNorm { eps } => {
+                eps.content_hash(hasher);
+            }
+            Self::GroupNorm { groups, eps, affine } => {
+                groups.content_hash(hasher);
+                eps.content_hash(hasher);
+                affine.content_hash(hasher);
+            }
+            Self::GroupNormBackward { groups, affine } => {
+                groups.content_hash(hasher);
+                affine.content_hash(hasher);
+            }
+            Self::Scale { factor } => factor.content_hash(hasher),
             Self::Unary(unary) | Self::UnaryBackward(unary) => unary.content_hash(hasher),
             Self::Dropout { p, stream } => {
                 p.content_hash(hasher);
@@ -167,9 +203,13 @@ impl ContentHash for Op {
                 label_smoothing.content_hash(hasher);
                 ignore_index.content_hash(hasher);
             }
-            Self::Slice { axis, start } => {
+            Self::Slice { axis, start } | Self::SliceBackward { axis, start } => {
                 axis.content_hash(hasher);
                 start.content_hash(hasher);
+            }
+            Self::Mean { start, end } | Self::MeanBackward { start, end } => {
+                start.content_hash(hasher);
+                end.content_hash(hasher);
             }
             Self::LossGradient { accumulate } => accumulate.content_hash(hasher),
             Self::ClipCoefficient { max_norm } => max_norm.content_hash(hasher),
@@ -184,8 +224,12 @@ impl ContentHash for Op {
                 backoff.content_hash(hasher);
                 interval.content_hash(hasher);
             }
-            Self::Add
+            Self::Gather
+            | Self::GatherBackward
+            | Self::Add
+            | Self::Subtract
             | Self::Multiply
+            | Self::Expand
             | Self::Reshape
             | Self::MeanSquaredError
             | Self::Cast
@@ -193,6 +237,7 @@ impl ContentHash for Op {
             | Self::LinearBackwardWeight
             | Self::BatchNormBackward
             | Self::LayerNormBackward
+            | Self::RmsNormBackward
             | Self::SumTo
             | Self::MeanSquaredErrorBackward
             | Self::Accumulate

@@ -2,6 +2,12 @@
 //!
 //! All arithmetic is checked. A fault is a value with a code and words, never a panic; the caller adds the place.
 
+mod sequence;
+
+pub use sequence::{
+    embedding, gather, mean, position_embedding, rotary_position, sequence, slice, upsample2d,
+};
+
 use super::codes;
 use crate::diag::Code;
 
@@ -277,6 +283,29 @@ pub fn layer_norm(x: &[usize]) -> Result<usize, Fault> {
             format!("layer normalisation wants [batch, …, features], and its input is {}", text(x)),
         )),
     }
+}
+
+/// Number of channels that group normalisation of [x: (N, C, …)] has.
+///
+/// # Errors
+/// AMP0301 for a missing channel axis, AMP0305 for groups that do not divide the channels, AMP0312 for no group or nothing
+/// to normalise.
+pub fn group_norm(x: &[usize], groups: usize) -> Result<usize, Fault> {
+    let [_, channels, ..] = x else {
+        let message = format!("group normalisation wants [batch, channels, …], and its input is {}", text(x));
+        return Err(Fault::new(codes::SHAPE, message));
+    };
+    if groups == 0 {
+        return Err(zero("groups"));
+    }
+    if x[1..].contains(&0) {
+        return Err(zero("a size of the input"));
+    }
+    if !channels.is_multiple_of(groups) {
+        let message = format!("{groups} groups do not divide {channels} channels evenly");
+        return Err(Fault::new(codes::GROUPS, message).help("choose groups that divide the channels"));
+    }
+    Ok(*channels)
 }
 
 /// The shape that two operands are stretched to, aligned at their last axes.

@@ -54,6 +54,51 @@ pub fn evaluation_arena(step: &StepGraph) -> Arena {
     arena(&step.values, &nodes, &[step.evaluation_loss, step.evaluation_prediction])
 }
 
+/// What a training step needs on a device that stores every format in its own bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Bytes of parameters, buffers, optimizer state and accumulators, and of one batch.
+    pub persistent: u64,
+    /// Bytes of the results that live at the same time, at the worst moment.
+    pub results: u64,
+}
+
+impl DeviceMemory {
+    /// Both together.
+    pub fn total(self) -> u64 {
+        self.persistent.saturating_add(self.results)
+    }
+}
+
+/// The memory of a training step. Gaps of an arena and the scratch of library calls come on top.
+pub fn device_memory(step: &StepGraph) -> DeviceMemory {
+    let bytes = |value: &Value| value.elements() as u64 * value.dtype.bytes() as u64;
+    let persistent = step.values.iter().filter(|value| value.role != Role::Result).map(bytes).sum();
+    let nodes: Vec<&Node> = step.micro.iter().chain(&step.update).collect();
+    let alias_of = aliases(&step.values, &nodes);
+    let mut changes = vec![(0_u64, 0_u64); nodes.len() + 2];
+    let mut lifetimes = lifetimes(&step.values, &nodes, &[step.loss, step.prediction, step.norm]);
+    for (index, root) in alias_of.iter().enumerate().rev() {
+        if let (Some(root), Some(lifetime)) = (root, lifetimes[index])
+            && let Some(whole) = &mut lifetimes[root.index()]
+        {
+            whole.last = whole.last.max(lifetime.last);
+        }
+    }
+    for (index, lifetime) in lifetimes.iter().enumerate().filter(|(index, _)| alias_of[*index].is_none()) {
+        if let Some(lifetime) = lifetime {
+            changes[lifetime.first].0 += bytes(&step.values[index]);
+            changes[lifetime.last + 1].1 += bytes(&step.values[index]);
+        }
+    }
+    let (mut live, mut results) = (0_u64, 0_u64);
+    for (begins, ends) in changes {
+        live = live - ends + begins;
+        results = results.max(live);
+    }
+    DeviceMemory { persistent, results }
+}
+
 fn arena(values: &[Value], nodes: &[&Node], kept: &[ValueId]) -> Arena {
     let mut lifetimes = lifetimes(values, nodes, kept);
     let alias_of = aliases(values, nodes);

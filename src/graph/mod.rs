@@ -12,6 +12,7 @@ pub mod infer;
 pub mod memory;
 pub mod names;
 pub mod op;
+pub mod picture;
 pub mod places;
 mod precise;
 pub mod print;
@@ -20,7 +21,7 @@ pub mod totals;
 
 pub use build::{Features, LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
-pub use op::{Op, POLICY_KINDS, Unary};
+pub use op::{Interpolation, Op, POLICY_KINDS, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;
 
@@ -157,6 +158,8 @@ pub struct Parameter {
     pub value: ValueId,
     /// First values.
     pub initialiser: Initialiser,
+    /// The row that begins at +0 whatever the initialiser says: an embedding's for padding.
+    pub zero_row: Option<usize>,
     /// Inputs that one output element sums over.
     pub fan_in: usize,
     /// Outputs that one input element reaches.

@@ -23,6 +23,25 @@ pub enum Unary {
     Sigmoid,
 }
 
+/// How an image between its pixels is made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Interpolation {
+    /// The pixel that covers the place.
+    Nearest,
+    /// The mean of the four pixels around the place, weighted by nearness; PyTorch's `align_corners=False`.
+    Bilinear,
+}
+
+impl Interpolation {
+    /// The name in modules and listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nearest => "nearest",
+            Self::Bilinear => "bilinear",
+        }
+    }
+}
+
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
@@ -44,6 +63,31 @@ pub enum Op {
         groups: usize,
         /// Whether the third operand is there.
         bias: bool,
+    },
+    /// \[weight: (V, C), index: (…) i32\] → \[y: (…, C)\]: rows of the weight. An index outside of 0..V gives NaN.
+    Embedding {
+        /// The row that takes no gradient.
+        padding_index: Option<usize>,
+    },
+    /// \[x: (N, T, C), index: (N, M) i32\] → \[y: (N, M, C)\]: rows of each example. An index outside of 0..T gives NaN.
+    Gather,
+    /// \[x: (N, T, heads·D)\] → \[y\]: each head's pairs of features turned by their position's angles (Su et al. 2021).
+    RotaryPosition {
+        /// Heads, each turned alike; D is even.
+        heads: usize,
+        /// The angle of pair i at position t is t · base^(-2i/D).
+        base: f32,
+        /// Whether pair i is features 2i and 2i + 1, as in the paper, or i and i + D/2, as in Llama.
+        interleaved: bool,
+        /// Whether the turn is undone: the backward pass.
+        inverse: bool,
+    },
+    /// \[x: (N, C, H, W)\] → \[y: (N, C, H·scale, W·scale)\].
+    Upsample2d {
+        /// Factors of height and width.
+        scale: [usize; 2],
+        /// What stands between the pixels.
+        mode: Interpolation,
     },
     /// \[x: (N, C, H, W)\] → \[y, index: i32 into the H·W plane\].
     MaxPool2d {
@@ -83,6 +127,20 @@ pub enum Op {
         /// Added to the variance.
         eps: f32,
     },
+    /// \[x: (…, C), gamma f32 (C)\] → \[y as x, rstd f32 (rows)\].
+    RmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// \[x: (N, C, …), gamma? f32 (C), beta? f32 (C)\] → \[y as x, mean f32 (N, groups), rstd f32 (N, groups)\].
+    GroupNorm {
+        /// Groups of channels, which they divide.
+        groups: usize,
+        /// Added to the variance.
+        eps: f32,
+        /// Whether gamma and beta are there.
+        affine: bool,
+    },
     /// \[x\] → \[y\].
     Unary(Unary),
     /// \[x\] → \[y\]. Applied to a gradient with the same stream it is its own backward.
@@ -94,8 +152,31 @@ pub enum Op {
     },
     /// \[a, b\] → \[a + b\], broadcast.
     Add,
+    /// \[a, b\] → \[a - b\], broadcast.
+    Subtract,
     /// \[a, b\] → \[a · b\], broadcast.
     Multiply,
+    /// \[x\] → \[x · factor\].
+    Scale {
+        /// The factor.
+        factor: f32,
+    },
+    /// \[x\] → \[x stretched to the result's shape, as in broadcasting\].
+    Expand,
+    /// \[x\] → \[y: the part of an axis that has the result's size\]. Backward of a concatenation too.
+    Slice {
+        /// The axis.
+        axis: usize,
+        /// First index.
+        start: usize,
+    },
+    /// \[x\] → \[y: the mean over the axes start..end, which are gone\].
+    Mean {
+        /// The first axis.
+        start: usize,
+        /// One past the last.
+        end: usize,
+    },
     /// \[x\] → \[x with the result's shape\].
     Reshape,
     /// \[x\] → \[x with permuted axes\].
@@ -157,6 +238,20 @@ pub enum Op {
         /// As forward.
         groups: usize,
     },
+    /// \[dy: (…, C), index: (…) i32\] → \[dweight: (V, C)\]: each row's gradients added in the order of the indices.
+    EmbeddingBackward {
+        /// As forward.
+        padding_index: Option<usize>,
+    },
+    /// \[dy: (N, M, C), index: (N, M) i32\] → \[dx: (N, T, C)\]: each row's gradients added in the order of the indices.
+    GatherBackward,
+    /// \[dy\] → \[dx\].
+    Upsample2dBackward {
+        /// As forward.
+        scale: [usize; 2],
+        /// As forward.
+        mode: Interpolation,
+    },
     /// \[dy, index\] → \[dx\].
     MaxPool2dBackward {
         /// As forward.
@@ -181,17 +276,33 @@ pub enum Op {
     BatchNormBackward,
     /// \[dy, x, gamma, mean, rstd\] → \[dx as x, dgamma f32, dbeta f32\].
     LayerNormBackward,
+    /// \[dy, x, gamma, rstd\] → \[dx as x, dgamma f32\].
+    RmsNormBackward,
+    /// \[dy, x, gamma?, mean, rstd\] → \[dx as x, dgamma? f32, dbeta? f32\].
+    GroupNormBackward {
+        /// As forward.
+        groups: usize,
+        /// As forward.
+        affine: bool,
+    },
     /// \[dy, x\] → \[dx\]; for relu, tanh and sigmoid the second operand is y (of relu, y > 0 exactly where x > 0, and y is
     /// NaN exactly where x is).
     UnaryBackward(Unary),
     /// \[dy\] → \[dx\]: sums over the axes that broadcasting added or stretched.
     SumTo,
-    /// \[dy\] → \[dx\]: the part of an axis that one operand of a concatenation had.
-    Slice {
-        /// The axis.
+    /// \[dy\] → \[dx: dy in its place on the axis, +0 around it\].
+    SliceBackward {
+        /// As forward.
         axis: usize,
-        /// First index.
+        /// As forward.
         start: usize,
+    },
+    /// \[dy\] → \[dx: dy divided by the number of elements, at each of them\].
+    MeanBackward {
+        /// As forward.
+        start: usize,
+        /// As forward.
+        end: usize,
     },
     /// \[dy, y\] → \[dx\].
     SoftmaxBackward {
@@ -268,15 +379,26 @@ impl Op {
         match self {
             Self::Linear { .. } => "linear",
             Self::Conv2d { .. } => "conv2d",
+            Self::Embedding { .. } => "embedding",
+            Self::Gather => "gather",
+            Self::RotaryPosition { .. } => "rotary-position",
+            Self::Upsample2d { .. } => "upsample2d",
             Self::MaxPool2d { .. } => "max-pool2d",
             Self::AveragePool2d { .. } => "average-pool2d",
             Self::BatchNorm { .. } => "batch-norm",
             Self::BatchNormInference { .. } => "batch-norm-inference",
             Self::LayerNorm { .. } => "layer-norm",
+            Self::RmsNorm { .. } => "rms-norm",
+            Self::GroupNorm { .. } => "group-norm",
             Self::Unary(unary) => unary.kind(),
             Self::Dropout { .. } => "dropout",
             Self::Add => "add",
+            Self::Subtract => "subtract",
             Self::Multiply => "multiply",
+            Self::Scale { .. } => "scale",
+            Self::Expand => "expand",
+            Self::Slice { .. } => "slice",
+            Self::Mean { .. } => "mean",
             Self::Reshape => "reshape",
             Self::Transpose { .. } => "transpose",
             Self::Concatenate { .. } => "concatenate",
@@ -289,13 +411,19 @@ impl Op {
             Self::BiasBackward { .. } => "bias-backward",
             Self::Conv2dBackwardInput { .. } => "conv2d-backward-input",
             Self::Conv2dBackwardWeight { .. } => "conv2d-backward-weight",
+            Self::EmbeddingBackward { .. } => "embedding-backward",
+            Self::GatherBackward => "gather-backward",
+            Self::Upsample2dBackward { .. } => "upsample2d-backward",
             Self::MaxPool2dBackward { .. } => "max-pool2d-backward",
             Self::AveragePool2dBackward { .. } => "average-pool2d-backward",
             Self::BatchNormBackward => "batch-norm-backward",
             Self::LayerNormBackward => "layer-norm-backward",
+            Self::RmsNormBackward => "rms-norm-backward",
+            Self::GroupNormBackward { .. } => "group-norm-backward",
             Self::UnaryBackward(unary) => unary.backward_kind(),
             Self::SumTo => "sum-to",
-            Self::Slice { .. } => "slice",
+            Self::SliceBackward { .. } => "slice-backward",
+            Self::MeanBackward { .. } => "mean-backward",
             Self::SoftmaxBackward { .. } => "softmax-backward",
             Self::CrossEntropyBackward { .. } => "cross-entropy-backward",
             Self::MeanSquaredErrorBackward => "mean-squared-error-backward",
@@ -344,7 +472,7 @@ impl Unary {
 }
 
 /// The kinds that a precision policy can name, sorted: every op of a training forward pass.
-pub const POLICY_KINDS: [&str; 20] = [
+pub const POLICY_KINDS: [&str; 31] = [
     "add",
     "average-pool2d",
     "batch-norm",
@@ -352,17 +480,28 @@ pub const POLICY_KINDS: [&str; 20] = [
     "conv2d",
     "cross-entropy",
     "dropout",
+    "embedding",
+    "expand",
+    "gather",
     "gelu",
+    "group-norm",
     "layer-norm",
     "linear",
     "max-pool2d",
+    "mean",
     "mean-squared-error",
     "multiply",
     "relu",
     "reshape",
+    "rms-norm",
+    "rotary-position",
+    "scale",
     "sigmoid",
     "silu",
+    "slice",
     "softmax",
+    "subtract",
     "tanh",
     "transpose",
+    "upsample2d",
 ];

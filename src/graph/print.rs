@@ -2,31 +2,32 @@
 
 mod attributes;
 mod json;
+mod listing;
 
 pub use attributes::attributes;
 pub use json::{graph_json, precise_json, step_json};
+pub(super) use listing::op_with_kernel;
 
 use super::totals::{Totals, totals};
 use super::{Graph, Node, Op, Value, ValueId, infer};
+use crate::diag::number::count;
+use crate::graph::PreciseGraph;
 use crate::graph::StepGraph;
-use crate::graph::{Decision, PreciseGraph};
 use crate::plan::Class;
 use std::fmt::Write as _;
 
 /// Lists the nodes of a forward graph and its totals.
 pub fn graph_text(graph: &Graph) -> String {
-    let mut text = list(&graph.nodes, &graph.values, &|_| String::new());
+    let mut text = listing::listing(graph, &[]);
+    text.push('\n');
     sums(&mut text, totals(graph));
     text
 }
 
 /// Lists the nodes of a precise graph, each with the class and the rule that decided its format.
 pub fn precise_text(precise: &PreciseGraph) -> String {
-    let reason = |index: usize| {
-        let decision = precise.decisions.iter().find(|decision| decision.node == index);
-        decision.map_or_else(String::new, because)
-    };
-    let mut text = list(&precise.graph.nodes, &precise.graph.values, &reason);
+    let mut text = listing::listing(&precise.graph, &precise.decisions);
+    text.push('\n');
     sums(&mut text, totals(&precise.graph));
     text
 }
@@ -43,7 +44,7 @@ pub fn step_text(step: &StepGraph) -> String {
     let mut text = String::new();
     for (name, nodes) in parts {
         let _ = writeln!(text, "{name}");
-        text.push_str(&list(nodes, &step.values, &|_| String::new()));
+        text.push_str(&list(nodes, &step.values));
         text.push('\n');
     }
     sums(&mut text, step_totals(step));
@@ -72,32 +73,14 @@ fn sums(text: &mut String, totals: Totals) {
     let _ = writeln!(
         text,
         "{} parameters, {} multiply-adds a forward pass, {} casts",
-        grouped(parameters),
-        grouped(multiply_adds),
-        grouped(casts)
+        count(parameters),
+        count(multiply_adds),
+        count(casts)
     );
 }
 
-/// `1 234 567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `low · policy`.
-fn because(decision: &Decision) -> String {
-    format!("{} · {}", class_name(decision.class), decision.rule)
-}
-
 /// A class as policies write it.
-fn class_name(class: Class) -> &'static str {
+pub(super) fn class_name(class: Class) -> &'static str {
     match class {
         Class::Low => "low",
         Class::F32 => "f32",
@@ -107,7 +90,7 @@ fn class_name(class: Class) -> &'static str {
 }
 
 /// `f16[64, 10]`; a scalar is `f32`.
-fn type_text(value: &Value) -> String {
+pub(super) fn type_text(value: &Value) -> String {
     if value.shape.is_empty() {
         value.dtype.to_string()
     } else {
@@ -115,10 +98,22 @@ fn type_text(value: &Value) -> String {
     }
 }
 
-/// `linear bias`, `max-pool2d kernel=2×2 stride=2×2`.
+/// True for an attribute that says what everybody expects: a step of one, no border, one group, no smoothing.
+fn is_usual(name: &str, value: &serde_json::Value) -> bool {
+    match name {
+        "stride" | "dilation" => *value == serde_json::json!([1, 1]),
+        "padding" => *value == serde_json::json!([0, 0]),
+        "groups" => *value == 1,
+        "label-smoothing" => value.as_f64() == Some(0.0),
+        "form" => *value == "erf",
+        _ => false,
+    }
+}
+
+/// `linear bias`, `max-pool2d kernel=2×2 stride=2×2`; the whole list of attributes is in the JSON form.
 fn op_text(op: &Op) -> String {
     let mut text = op.kind().to_owned();
-    for (name, value) in attributes(op) {
+    for (name, value) in attributes(op).into_iter().filter(|(name, value)| !is_usual(name, value)) {
         let _ = match value {
             serde_json::Value::Bool(true) => write!(text, " {name}"),
             serde_json::Value::Bool(false) | serde_json::Value::Null => Ok(()),
@@ -133,8 +128,8 @@ fn op_text(op: &Op) -> String {
     text
 }
 
-fn list(nodes: &[Node], values: &[Value], reason: &dyn Fn(usize) -> String) -> String {
-    let rows: Vec<[String; 5]> = nodes
+fn list(nodes: &[Node], values: &[Value]) -> String {
+    let rows: Vec<[String; 4]> = nodes
         .iter()
         .enumerate()
         .map(|(index, node)| {
@@ -143,7 +138,7 @@ fn list(nodes: &[Node], values: &[Value], reason: &dyn Fn(usize) -> String) -> S
                 edges(&node.inputs, &[], values),
                 edges(&node.outputs, &node.inputs, values)
             );
-            [index.to_string(), op_text(&node.op), node.layer.clone(), reason(index), flow]
+            [index.to_string(), op_text(&node.op), node.layer.clone(), flow]
         })
         .collect();
     table(&rows)
@@ -167,9 +162,9 @@ fn edges(ids: &[ValueId], in_place: &[ValueId], values: &[Value]) -> String {
 }
 
 /// Columns of equal width; the first is aligned right, an empty column takes no room.
-fn table(rows: &[[String; 5]]) -> String {
+fn table(rows: &[[String; 4]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [0, 1, 2, 3, 4].map(width);
+    let widths = [0, 1, 2, 3].map(width);
     let mut text = String::new();
     for row in rows {
         let mut line = format!("{:>width$}", row[0], width = widths[0]);

@@ -38,6 +38,34 @@ pub fn multiply_adds(node: &Node, values: &[Value]) -> u64 {
 mod tests {
     use super::{Totals, totals};
     use crate::autodiff::samples;
+    use crate::graph::{LabelKind, Purpose, build_for};
+    use crate::plan::{Block, Combine, Initialiser, LayerKind};
+
+    /// A convolution without bias and its normalisation.
+    fn conv(path: &str, out: usize, kernel: usize, stride: usize) -> [Block; 2] {
+        let kind = LayerKind::Conv2d {
+            out,
+            kernel: [kernel; 2],
+            stride: [stride; 2],
+            padding: [kernel / 2; 2],
+            dilation: [1, 1],
+            groups: 1,
+            bias: false,
+            weight_init: Initialiser::KaimingNormal,
+            bias_init: Initialiser::Constant(0.0),
+        };
+        let norm = LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 };
+        [samples::layer(&format!("{path}.conv"), kind), samples::layer(&format!("{path}.norm"), norm)]
+    }
+
+    /// Three convolutions beside the input, or beside a projection of it; the stride is the 3×3 one's, as torchvision has it.
+    fn bottleneck(path: &str, width: usize, stride: usize, projects: bool) -> Block {
+        let part = |name: &str, out, kernel, stride| conv(&format!("{path}.{name}"), out, kernel, stride);
+        let branch =
+            [part("a", width, 1, 1), part("b", width, 3, stride), part("c", 4 * width, 1, 1)].concat();
+        let skip = if projects { part("skip", 4 * width, 1, stride).to_vec() } else { Vec::new() };
+        samples::parallel(path, Combine::Add, vec![skip, branch])
+    }
 
     #[test]
     fn an_mlp_on_paper() {
@@ -57,5 +85,27 @@ mod tests {
         let expected =
             Totals { parameters: 36 + 8 + 222 + 550, multiply_adds: 9216 + 13824 + 2160, casts: 0 };
         assert_eq!(totals(&compiled.graph), expected);
+    }
+
+    #[test]
+    fn resnet_50_has_the_published_cost() {
+        let mut body = conv("stem", 64, 7, 2).to_vec();
+        let pool = LayerKind::MaxPool2d { kernel: [3, 3], stride: [2, 2], padding: [1, 1] };
+        body.push(samples::layer("pool", pool));
+        for (stage, (count, width)) in [(3, 64), (4, 128), (6, 256), (3, 512)].into_iter().enumerate() {
+            for block in 0..count {
+                let stride = if block == 0 && stage > 0 { 2 } else { 1 };
+                body.push(bottleneck(&format!("stage{stage}.{block}"), width, stride, block == 0));
+            }
+        }
+        body.push(samples::layer("mean", LayerKind::GlobalAveragePool2d));
+        body.push(samples::linear("head", 1000));
+        let labels = LabelKind::ClassIndex { classes: Some(1000), shape: Vec::new() };
+        let graph = build_for(Purpose::Evaluation, &samples::plan(body), 1, &[3, 224, 224].into(), labels)
+            .expect("ResNet-50 is sound");
+        // torchvision's page for `resnet50`: 25,557,032 parameters, 4.09 GFLOPs, which it counts as multiply-adds.
+        let found = totals(&graph);
+        assert_eq!(found.parameters, 25_557_032);
+        assert_eq!(found.multiply_adds, 4_089_184_256);
     }
 }

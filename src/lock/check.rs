@@ -3,9 +3,9 @@
 //! Staleness is a function of two locks, the one on disk and the one that the manifest gives now: no clock, no network, no
 //! user configuration.
 
-use super::depends::{RUN_ID, is_derived, root_causes};
+use super::depends::{RUN_ID, is_cause, is_derived, root_causes};
 use super::hash::run_id;
-use super::model::{Entry, Lock};
+use super::model::{Entry, Lock, RecordedResult};
 use super::read::is_newer;
 use super::write::{entry_text, write};
 use super::{INTEGRITY, UNKNOWN_NODE};
@@ -88,16 +88,51 @@ pub fn carry_platforms(mut fresh: Lock, earlier: &Lock) -> Lock {
     fresh
 }
 
+/// What a platform recorded and a written lock no longer has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropped {
+    /// Name of the platform.
+    pub platform: String,
+    /// What a whole run gave there; `None` when only evaluations were recorded.
+    pub result: Option<RecordedResult>,
+    /// How many recorded evaluations go.
+    pub evaluations: usize,
+}
+
+/// Returns what `earlier` recorded and `written` has not, platform by platform: the results of another run id, as
+/// [`carry_platforms`] drops them.
+pub fn dropped(earlier: &Lock, written: &Lock) -> Vec<Dropped> {
+    let mut all = Vec::new();
+    for (name, platform) in &earlier.platforms {
+        let kept = written.platforms.get(name);
+        let result = platform
+            .result
+            .as_ref()
+            .filter(|result| kept.and_then(|kept| kept.result.as_ref()) != Some(result));
+        let is_kept = |key| kept.is_some_and(|kept| kept.evaluations.contains_key(key));
+        let evaluations = platform.evaluations.keys().filter(|key| !is_kept(*key)).count();
+        if result.is_some() || evaluations > 0 {
+            all.push(Dropped { platform: name.clone(), result: result.cloned(), evaluations });
+        }
+    }
+    all
+}
+
+/// Parts stale nodes into those that no other stale node accounts for (what people wrote, and digests that another version
+/// of amp computed from the same entries) and those that follow from them, each part in the order given.
+pub fn causes_and_effects(stale: &[Stale]) -> (Vec<&Stale>, Vec<&Stale>) {
+    let follows =
+        |node: &Stale| is_derived(&node.path) && stale.iter().any(|cause| is_cause(&node.path, &cause.path));
+    stale.iter().partition(|node| !follows(node))
+}
+
 /// Returns the locked text with one node, and the entries below it, taken from the fresh lock. Derived digests follow
 /// when all that changed them is within the node; the run id is computed anew. Nothing else moves.
 ///
 /// # Errors
 /// [`UNKNOWN_NODE`] when neither lock has the node.
 pub fn update_node(locked: &Lock, fresh: &Lock, node: &str) -> Result<Lock, Diagnostic> {
-    let within = |path: &str| {
-        path.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            && !is_derived(path)
-    };
+    let within = |path: &str| below(path, node) && !is_derived(path);
     let (left, right) = (lines(locked), lines(fresh));
     let known: BTreeSet<&String> = left.keys().chain(right.keys()).filter(|path| !is_derived(path)).collect();
     if !known.iter().any(|path| within(path)) {
@@ -105,10 +140,7 @@ pub fn update_node(locked: &Lock, fresh: &Lock, node: &str) -> Result<Lock, Diag
             .iter()
             .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([path.as_str()]))
             .collect();
-        let help = nearest(node, nodes).map_or_else(
-            || "`amp lock --dry-run` names every node".to_owned(),
-            |near| format!("did you mean `amp lock --update {near}`?"),
-        );
+        let help = help_for_node(node, &nodes);
         return Err(Diagnostic::error(
             UNKNOWN_NODE,
             format!("found no node `{node}` in the lock or the manifest"),
@@ -147,6 +179,22 @@ pub fn update_node(locked: &Lock, fresh: &Lock, node: &str) -> Result<Lock, Diag
         updated.header.id = id;
     }
     Ok(carry_platforms(updated, locked))
+}
+
+/// True for a path that is the node, or an entry below it.
+fn below(path: &str, node: &str) -> bool {
+    path.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// What to type instead of a node that cannot be updated.
+fn help_for_node(node: &str, nodes: &BTreeSet<&str>) -> String {
+    let roots: Vec<&str> = nodes.iter().copied().filter(|node| !node.contains('.')).collect();
+    let list = || format!("the nodes are: {}", roots.join(", "));
+    if ["digest", "parameter", RUN_ID].iter().any(|kind| below(node, kind)) {
+        return format!("digests and parameters follow from the entries, so name one of these; {}", list());
+    }
+    let near = nearest(node, nodes.iter().copied());
+    near.map_or_else(list, |near| format!("did you mean `amp lock --update {near}`?"))
 }
 
 /// Returns the fault of a lock whose run id is not the one of its entries.

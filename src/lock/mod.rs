@@ -20,7 +20,9 @@ pub mod write;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use check::{Stale, carry_platforms, compare, integrity, is_current, update_node};
+pub use check::{
+    Dropped, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity, is_current, update_node,
+};
 pub use derive::{LockInput, ParameterLine, SourceFile, derive};
 pub use hash::{entries_digest, run_id};
 pub use model::{Entry, Header, Lock, Platform, RecordedEvaluation, RecordedResult};

@@ -24,10 +24,18 @@ impl LayerKind {
         match self {
             Self::Linear { .. } => "linear",
             Self::Conv2d { .. } => "conv2d",
+            Self::Embedding { .. } => "embedding",
+            Self::PositionEmbedding { .. } => "position-embedding",
+            Self::ClassToken { .. } => "class-token",
+            Self::RotaryPosition { .. } => "rotary-position",
+            Self::Gather => "gather",
+            Self::Upsample2d { .. } => "upsample2d",
             Self::MaxPool2d { .. } => "max-pool2d",
             Self::AveragePool2d { .. } => "average-pool2d",
             Self::BatchNorm { .. } => "batch-norm",
             Self::LayerNorm { .. } => "layer-norm",
+            Self::RmsNorm { .. } => "rms-norm",
+            Self::GroupNorm { .. } => "group-norm",
             Self::Relu => "relu",
             Self::Gelu { .. } => "gelu",
             Self::Silu => "silu",
@@ -35,6 +43,11 @@ impl LayerKind {
             Self::Sigmoid => "sigmoid",
             Self::Softmax { .. } => "softmax",
             Self::Dropout { .. } => "dropout",
+            Self::Scale { .. } => "scale",
+            Self::Slice { .. } => "slice",
+            Self::Select { .. } => "select",
+            Self::Mean { .. } => "mean",
+            Self::GlobalAveragePool2d => "global-average-pool2d",
             Self::Flatten { .. } => "flatten",
             Self::Reshape { .. } => "reshape",
             Self::Transpose { .. } => "transpose",
@@ -373,6 +386,7 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines, values: &mut usize) {
             Block::Parallel { path, combine, chains, .. } => {
                 let combine = match combine {
                     Combine::Add => "add".to_owned(),
+                    Combine::Subtract => "subtract".to_owned(),
                     Combine::Multiply => "multiply".to_owned(),
                     Combine::Concatenate { axis } => format!("concatenate axis={axis}"),
                 };
@@ -422,6 +436,28 @@ pub fn layer_text(kind: &LayerKind) -> String {
             add("groups", groups.to_string());
             initialisers(&mut add, *bias, *weight_init, *bias_init);
         }
+        LayerKind::Embedding { vocabulary, size, padding_index, weight_init } => {
+            add("vocabulary", vocabulary.to_string());
+            add("size", size.to_string());
+            if let Some(index) = padding_index {
+                add("padding-index", index.to_string());
+            }
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::PositionEmbedding { length, weight_init } => {
+            add("length", length.to_string());
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::ClassToken { weight_init } => add("weight-init", initialiser(*weight_init)),
+        LayerKind::RotaryPosition { heads, base, interleaved } => {
+            add("heads", heads.to_string());
+            add("base", number_text(base));
+            add("interleaved", flag_text(*interleaved).to_owned());
+        }
+        LayerKind::Upsample2d { scale, bilinear } => {
+            add("scale", pair(scale));
+            add("mode", if *bilinear { "bilinear" } else { "nearest" }.to_owned());
+        }
         LayerKind::MaxPool2d { kernel, stride, padding } => {
             add("kernel", pair(kernel));
             add("stride", pair(stride));
@@ -437,14 +473,35 @@ pub fn layer_text(kind: &LayerKind) -> String {
             add("eps", number_text(eps));
             add("momentum", number_text(momentum));
         }
-        LayerKind::LayerNorm { eps } => add("eps", number_text(eps)),
+        LayerKind::LayerNorm { eps } | LayerKind::RmsNorm { eps } => add("eps", number_text(eps)),
+        LayerKind::GroupNorm { groups, eps, affine } => {
+            add("groups", groups.to_string());
+            add("eps", number_text(eps));
+            add("affine", flag_text(*affine).to_owned());
+        }
+        LayerKind::Scale { factor } => add("factor", number_text(factor)),
+        LayerKind::Slice { axis, start, length } => {
+            add("axis", axis.to_string());
+            add("start", start.to_string());
+            add("length", length.to_string());
+        }
+        LayerKind::Select { axis, index } => {
+            add("axis", axis.to_string());
+            add("index", index.to_string());
+        }
+        LayerKind::Mean { axis } => add("axis", axis.to_string()),
         LayerKind::Gelu { tanh } => add("approximate", if *tanh { "tanh" } else { "none" }.to_owned()),
         LayerKind::Softmax { axis } => add("axis", axis.to_string()),
         LayerKind::Dropout { p } => add("p", number_text(p)),
         LayerKind::Flatten { start } => add("start", start.to_string()),
         LayerKind::Reshape { shape } => add("shape", sizes(shape)),
         LayerKind::Transpose { axes } => add("axes", sizes(axes)),
-        LayerKind::Relu | LayerKind::Silu | LayerKind::Tanh | LayerKind::Sigmoid => {}
+        LayerKind::Relu
+        | LayerKind::Silu
+        | LayerKind::Tanh
+        | LayerKind::Sigmoid
+        | LayerKind::Gather
+        | LayerKind::GlobalAveragePool2d => {}
     }
     text
 }

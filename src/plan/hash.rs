@@ -84,6 +84,13 @@ impl ContentHash for Environment {
         self.target.content_hash(hasher);
         let pins: Vec<(&String, &String)> = self.pins.iter().collect();
         pins.content_hash(hasher);
+        // Absent from digests of environments that name none, which were made before devices were known.
+        if let Some(device) = &self.device {
+            hasher.tag("device");
+            device.name.content_hash(hasher);
+            device.memory_bytes.content_hash(hasher);
+            (device.capability.0, device.capability.1).content_hash(hasher);
+        }
     }
 }
 
@@ -113,6 +120,7 @@ impl ContentHash for Block {
                 path.content_hash(hasher);
                 match combine {
                     Combine::Add => hasher.tag("add"),
+                    Combine::Subtract => hasher.tag("subtract"),
                     Combine::Multiply => hasher.tag("multiply"),
                     Combine::Concatenate { axis } => {
                         hasher.tag("concatenate");
@@ -149,6 +157,25 @@ impl ContentHash for LayerKind {
                 bias.content_hash(hasher);
                 (*weight_init, *bias_init).content_hash(hasher);
             }
+            Self::Embedding { vocabulary, size, padding_index, weight_init } => {
+                (*vocabulary, *size).content_hash(hasher);
+                padding_index.content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::PositionEmbedding { length, weight_init } => {
+                length.content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::ClassToken { weight_init } => weight_init.content_hash(hasher),
+            Self::RotaryPosition { heads, base, interleaved } => {
+                heads.content_hash(hasher);
+                base.content_hash(hasher);
+                interleaved.content_hash(hasher);
+            }
+            Self::Upsample2d { scale, bilinear } => {
+                scale.as_slice().content_hash(hasher);
+                bilinear.content_hash(hasher);
+            }
             Self::MaxPool2d { kernel, stride, padding } => {
                 [*kernel, *stride, *padding].as_flattened().content_hash(hasher);
             }
@@ -157,14 +184,30 @@ impl ContentHash for LayerKind {
                 count_include_padding.content_hash(hasher);
             }
             Self::BatchNorm { eps, momentum } => (*eps, *momentum).content_hash(hasher),
-            Self::LayerNorm { eps } => eps.content_hash(hasher),
+            Self::LayerNorm { eps } | Self::RmsNorm { eps } => eps.content_hash(hasher),
+            Self::GroupNorm { groups, eps, affine } => {
+                groups.content_hash(hasher);
+                eps.content_hash(hasher);
+                affine.content_hash(hasher);
+            }
+            Self::Scale { factor } => factor.content_hash(hasher),
+            Self::Slice { axis, start, length } => {
+                [*axis, *start, *length].as_slice().content_hash(hasher);
+            }
+            Self::Select { axis, index } => (*axis, *index).content_hash(hasher),
+            Self::Mean { axis } => axis.content_hash(hasher),
             Self::Gelu { tanh } => tanh.content_hash(hasher),
             Self::Softmax { axis } => axis.content_hash(hasher),
             Self::Dropout { p } => p.content_hash(hasher),
             Self::Flatten { start } => start.content_hash(hasher),
             Self::Reshape { shape } => shape.content_hash(hasher),
             Self::Transpose { axes } => axes.content_hash(hasher),
-            Self::Relu | Self::Silu | Self::Tanh | Self::Sigmoid => {}
+            Self::Relu
+            | Self::Silu
+            | Self::Tanh
+            | Self::Sigmoid
+            | Self::Gather
+            | Self::GlobalAveragePool2d => {}
         }
     }
 }

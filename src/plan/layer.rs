@@ -83,6 +83,8 @@ impl Block {
 pub enum Combine {
     /// Element by element sum, left to right.
     Add,
+    /// Element by element difference, left to right.
+    Subtract,
     /// Element by element product, left to right.
     Multiply,
     /// Joined along an axis (counting the batch as axis 0).
@@ -140,6 +142,47 @@ pub enum LayerKind {
         /// Of the bias.
         bias_init: Initialiser,
     },
+    /// A learned vector for each index; w is [vocabulary, size].
+    Embedding {
+        /// Rows of the weight.
+        vocabulary: usize,
+        /// Features of each.
+        size: usize,
+        /// The row that begins at zero and takes no gradient.
+        padding_index: Option<usize>,
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// Adds a learned vector for each position of [N, T, C]; w is [length, C].
+    PositionEmbedding {
+        /// Rows of the weight: the longest sequence.
+        length: usize,
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// Puts a learned vector before the first position of [N, T, C]; w is [1, C].
+    ClassToken {
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// Turns pairs of features by their position's angles, of [N, T, heads·D].
+    RotaryPosition {
+        /// Heads.
+        heads: usize,
+        /// Of the angles.
+        base: f32,
+        /// Whether pairs are neighbours.
+        interleaved: bool,
+    },
+    /// Rows of one operand, picked by the indices of another.
+    Gather,
+    /// Makes images larger.
+    Upsample2d {
+        /// Factors of height and width.
+        scale: [usize; 2],
+        /// True for bilinear, false for nearest.
+        bilinear: bool,
+    },
     /// Largest value of each window.
     MaxPool2d {
         /// Window.
@@ -172,6 +215,20 @@ pub enum LayerKind {
         /// Added to the variance.
         eps: f32,
     },
+    /// Root mean square normalisation over the last axis.
+    RmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// Normalisation over groups of channels of each example.
+    GroupNorm {
+        /// Groups.
+        groups: usize,
+        /// Added to the variance.
+        eps: f32,
+        /// Whether each channel has a weight and a bias.
+        affine: bool,
+    },
     /// max(x, 0).
     Relu,
     /// x Φ(x), by erf or by tanh.
@@ -195,6 +252,34 @@ pub enum LayerKind {
         /// The share, in [0, 1).
         p: f32,
     },
+    /// Times a constant.
+    Scale {
+        /// The constant.
+        factor: f32,
+    },
+    /// A part of an axis.
+    Slice {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+        /// First index.
+        start: usize,
+        /// How many.
+        length: usize,
+    },
+    /// One index of an axis, which is gone.
+    Select {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+        /// The index.
+        index: usize,
+    },
+    /// Mean over an axis, which is gone.
+    Mean {
+        /// Axis, counting the batch as 0.
+        axis: usize,
+    },
+    /// Mean of each channel of [N, C, H, W], to [N, C].
+    GlobalAveragePool2d,
     /// All axes from `start` on become one.
     Flatten {
         /// First axis of those that are joined.

@@ -14,7 +14,7 @@ pub use optimizer::{Optimizer, Scaler, Schedule, ScheduleKind};
 pub use policy::{Class, Policy, Rule, Selector};
 
 use crate::data::spec::DataSpec;
-use crate::diag::Span;
+use crate::diag::{Code, Span};
 use crate::digest::Digest;
 use std::collections::BTreeMap;
 
@@ -45,6 +45,8 @@ pub struct Plan {
     pub train: Train,
     /// When and what to evaluate.
     pub evaluate: Evaluate,
+    /// Warnings that are turned off. Not part of the meaning.
+    pub allow: Vec<Allow>,
     /// Every module that was read, with the digest of its text, sorted by name. Not part of the meaning.
     pub modules: Vec<ModuleUse>,
     /// Where each value came from, by path (`optimizer.lr`). Not part of the meaning.
@@ -80,6 +82,30 @@ pub struct Environment {
     pub target: String,
     /// Pinned versions by name (`cuda`, `cublas`, …), sorted.
     pub pins: BTreeMap<String, String>,
+    /// The device that the run is meant for, where one is named.
+    pub device: Option<Device>,
+}
+
+/// A device, as far as it decides what fits and what is fast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// As its maker calls it, such as `NVIDIA H200`.
+    pub name: String,
+    /// Memory that a run can have.
+    pub memory_bytes: u64,
+    /// CUDA compute capability, major and minor.
+    pub capability: (u32, u32),
+}
+
+/// A warning that the manifest turns off. Not part of the meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allow {
+    /// The warning's code.
+    pub code: Code,
+    /// Why.
+    pub reason: String,
+    /// The node.
+    pub span: Span,
 }
 
 /// A model, expanded.

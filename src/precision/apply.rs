@@ -20,7 +20,7 @@ pub fn apply(graph: &Graph, policy: &Policy) -> Result<PreciseGraph, Vec<Diagnos
 /// Gives every edge a dtype by a policy and inserts the casts; `origins` are the plan's, for the places of faults.
 ///
 /// `Low` casts the float operands to the low format, `F32` to f32, `Widest` to the widest among them; `Keep` takes the
-/// first operand's, and where an op has several equal operands (add, multiply, concatenate) the type that PyTorch promotes
+/// first operand's, and where an op has several equal operands (add, subtract, multiply, concatenate) the type that PyTorch promotes
 /// them to. The parameters and statistics of normalisation layers are f32 in any case, and so are losses.
 ///
 /// # Errors
@@ -129,7 +129,9 @@ impl Pass<'_> {
             Class::Low => self.policy.low.into(),
             Class::F32 => DType::F32,
             Class::Widest => self.promoted(node),
-            Class::Keep if matches!(node.op, Op::Add | Op::Multiply | Op::Concatenate { .. }) => {
+            Class::Keep
+                if matches!(node.op, Op::Add | Op::Subtract | Op::Multiply | Op::Concatenate { .. }) =>
+            {
                 self.promoted(node)
             }
             Class::Keep => self.graph.value(node.inputs[0]).dtype,
@@ -198,6 +200,10 @@ fn castable(op: &Op, operands: usize) -> std::ops::Range<usize> {
         Op::BatchNorm { .. }
         | Op::BatchNormInference { .. }
         | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::Embedding { .. }
+        | Op::Gather
         | Op::CrossEntropy { .. } => 0..1,
         _ => 0..operands,
     }

@@ -5,11 +5,13 @@
 
 mod environment;
 mod linux;
+mod memory;
 
 #[cfg(test)]
 mod tests;
 
 pub use environment::{Cuda, Difference, Environment};
+pub use memory::MemoryLimit;
 
 use crate::diag::{Code, codes};
 

@@ -11,6 +11,7 @@ fn wanted(target: &str, pins: &[(&str, &str)]) -> plan::Environment {
         name: format!("std:environments/{target}"),
         target: target.to_owned(),
         pins: pins.collect(),
+        device: None,
     }
 }
 
@@ -68,4 +69,22 @@ fn the_json_says_null_for_what_is_not_known() {
     assert!(json["cpu"].is_null() && json["memory_bytes"].is_null() && json["cuda"].is_null());
     assert_eq!(environment.cpu_name(), environment.architecture);
     let _: BTreeMap<String, serde_json::Value> = serde_json::from_value(json).expect("an object");
+}
+
+#[test]
+fn limits_of_the_process_and_its_group_are_read() {
+    use super::memory::{groups, process_limit};
+    let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                  Max data size             unlimited            unlimited            bytes     \n\
+                  Max address space         2097152000           unlimited            bytes     \n";
+    assert_eq!(process_limit(limits, "Max address space"), Some(2_097_152_000));
+    assert_eq!(process_limit(limits, "Max data size"), None);
+    assert_eq!(process_limit("", "Max data size"), None);
+    assert_eq!(groups("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+    assert_eq!(groups("0::/\n"), ["/sys/fs/cgroup"]);
+    assert_eq!(groups("4:memory:/x\n"), [""; 0]);
+    let limit = MemoryLimit::probe();
+    assert_eq!(limit.is_some(), cfg!(target_os = "linux"));
+    let physical = Environment::probe().memory_bytes;
+    assert!(limit.map(|limit| limit.bytes) <= physical, "{limit:?} of {physical:?}");
 }

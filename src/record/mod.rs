@@ -19,7 +19,7 @@ pub use event::{
     Checkpoint, Evaluation, Event, Finished, Note, Resumed, Started, Step, StopReason, Stopped, Unhashed,
 };
 pub use float::canonical_bits;
-pub use read::{Line, Record, read};
+pub use read::{Ending, Line, Record, read};
 pub use write::Recorder;
 
 use crate::diag::{Code, codes};

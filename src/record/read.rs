@@ -1,7 +1,9 @@
 //! Lines of JSON into a record, with the chain recomputed: a record that reads without a fault is consistent.
 
 use super::chain::Chain;
-use super::event::{Checkpoint, Evaluation, Event, Finished, Note, Started, Step, Stopped, Unhashed};
+use super::event::{
+    Checkpoint, Evaluation, Event, Finished, Note, Started, Step, StopReason, Stopped, Unhashed,
+};
 use super::{BAD_LINE, CHAIN, ORDER, SCHEMA, TRUNCATED, UNKNOWN_SCHEMA};
 use crate::diag::{Code, Diagnostic, FileId, Span};
 use crate::digest::Digest;
@@ -31,6 +33,19 @@ pub struct Record {
     pub resumptions: u64,
     /// True when the last line was cut and left out.
     pub truncated: bool,
+}
+
+/// How a record ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ending<'a> {
+    /// The run reached its end.
+    Finished(&'a Finished),
+    /// Somebody asked it to stop after this many steps.
+    Interrupted(u64),
+    /// A fault of this code stopped it after this many steps.
+    Fault(&'a str, u64),
+    /// Nothing is said: the run was killed or still runs, or the record lost its tail.
+    Cut,
 }
 
 impl Record {
@@ -78,6 +93,21 @@ impl Record {
             Some(Event::Stopped(stopped)) => Some(stopped),
             _ => None,
         }
+    }
+
+    /// How it ended, as far as it says so.
+    pub fn ending(&self) -> Ending<'_> {
+        match (self.finished(), self.stopped()) {
+            (Some(finished), _) => Ending::Finished(finished),
+            (None, Some(Stopped { reason: StopReason::Interrupted, step })) => Ending::Interrupted(*step),
+            (None, Some(Stopped { reason: StopReason::Fault(code), step })) => Ending::Fault(code, *step),
+            (None, None) => Ending::Cut,
+        }
+    }
+
+    /// How many steps were done by its last step; 0 when it has none.
+    pub fn last_step(&self) -> u64 {
+        self.steps().last().map_or(0, |(step, _)| step.step)
     }
 
     /// The chain after the last event.

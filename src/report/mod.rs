@@ -5,7 +5,7 @@
 
 pub mod json;
 pub mod markdown;
-pub mod number;
+pub use crate::diag::number;
 pub mod style;
 pub mod summary;
 pub mod table;

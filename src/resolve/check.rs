@@ -32,6 +32,7 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             fields.rest.push(argument);
         }
     }
+    let mut unknown = Vec::new();
     for property in &node.properties {
         match rule.properties.iter().find(|known| known.name == property.name.text) {
             Some(expected) => {
@@ -43,7 +44,7 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
                 }
             }
             None if rule.open => fields.open.push(property),
-            None => unknown_property(property, rule, path, sink),
+            None => unknown.push(property),
         }
     }
     for (index, expected) in rule.arguments.iter().enumerate() {
@@ -51,9 +52,15 @@ pub(crate) fn check<'tree>(node: &'tree Node, rule: &NodeRule, path: &str, sink:
             missing(expected, node, path, true, &mut fields, sink);
         }
     }
-    for expected in &rule.properties {
-        if node.property(&expected.name).is_none() {
-            missing(expected, node, path, false, &mut fields, sink);
+    let meant = meant(&unknown, node, rule);
+    for property in unknown {
+        unknown_property(property, rule, meant, path, sink);
+    }
+    for expected in rule.properties.iter().filter(|expected| node.property(&expected.name).is_none()) {
+        match meant {
+            // One mistake, one report.
+            Some(meant) if meant.name == expected.name => fill(expected, &mut fields.values),
+            _ => missing(expected, node, path, false, &mut fields, sink),
         }
     }
     check_children(node, rule, path, &mut fields, sink);
@@ -67,7 +74,7 @@ fn check_children<'tree>(
     fields: &mut Fields<'tree>,
     sink: &mut Sink,
 ) {
-    if rule.children.is_empty() {
+    if rule.children.is_empty() && !rule.open_block {
         if let Some(first) = node.children.as_ref().and_then(|children| children.first()) {
             sink.push(
                 Diagnostic::error(codes::NO_BLOCK, format!("`{path}` takes no block"))
@@ -78,12 +85,16 @@ fn check_children<'tree>(
         }
         return;
     }
-    fields.children = check_nodes(node.nodes(), &rule.children, Some(path), Some(node.span), sink);
+    let is_known = |child: &&Node| rule.children.iter().any(|rule| rule.name == child.name.text);
+    let (known, open): (Vec<&Node>, Vec<&Node>) =
+        node.nodes().iter().partition(|child| !rule.open_block || is_known(child));
+    fields.open_nodes = open;
+    fields.children = check_nodes(known, &rule.children, Some(path), Some(node.span), sink);
 }
 
 /// Checks the nodes of a block or of a whole text against those that may stand there.
 pub(crate) fn check_nodes<'tree>(
-    nodes: &'tree [Node],
+    nodes: impl IntoIterator<Item = &'tree Node>,
     rules: &[NodeRule],
     path: Option<&str>,
     parent: Option<Span>,
@@ -160,13 +171,28 @@ pub(crate) fn unknown_node<'a>(
     sink.push(diagnostic.help(suggestion(&node.name.text, &known)));
 }
 
-fn unknown_property(property: &Property, rule: &NodeRule, path: &str, sink: &mut Sink) {
+/// The property that was meant by the only unknown one: the only one that is required and missing, unless another is nearer.
+fn meant<'rule>(unknown: &[&Property], node: &Node, rule: &'rule NodeRule) -> Option<&'rule Rule> {
+    let [unknown] = unknown else { return None };
+    let absent =
+        |expected: &&Rule| expected.presence == Presence::Required && node.property(&expected.name).is_none();
+    let mut absent = rule.properties.iter().filter(absent);
+    let (Some(only), None) = (absent.next(), absent.next()) else { return None };
+    let near = nearest(&unknown.name.text, rule.properties.iter().map(|rule| rule.name.as_ref()));
+    near.is_none_or(|near| near == only.name).then_some(only)
+}
+
+fn unknown_property(property: &Property, rule: &NodeRule, meant: Option<&Rule>, path: &str, sink: &mut Sink) {
     let known: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
     let name = clip(&property.name.text);
+    let help = match meant {
+        Some(meant) => format!("did you mean `{}`? {}", meant.name, meant.doc),
+        None => suggestion(&property.name.text, &known),
+    };
     sink.push(
         Diagnostic::error(codes::UNKNOWN_PROPERTY, format!("`{path}` has no property `{name}`"))
             .at(property.name.span, "not known here")
-            .help(suggestion(&property.name.text, &known)),
+            .help(help),
     );
 }
 
@@ -240,9 +266,11 @@ pub(crate) fn lower(doc: &str) -> String {
 fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
     let Some((name, span)) = annotation else { return };
     let diagnostic = match name {
-        "expr" => Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
-            .at(span, "only the body of a module can compute")
-            .help("write the value itself"),
+        "expr" | "text" => {
+            Diagnostic::error(codes::ANNOTATION, "an expression stands outside a module's body")
+                .at(span, "only the body of a module can compute")
+                .help("write the value itself")
+        }
         _ => Diagnostic::error(
             codes::ANNOTATION,
             format!("the type annotation `({})` is not known", clip(name)),
@@ -251,6 +279,24 @@ fn check_annotation(annotation: Option<(&str, Span)>, sink: &mut Sink) {
         .help("delete it; the type of every value is declared already"),
     };
     sink.push(diagnostic);
+}
+
+/// The value of a parameter that is a list or a shape: the arguments of a node. Faulty after a report.
+pub(crate) fn check_list(rule: &Rule, node: &Node, path: &str, sink: &mut Sink) -> Value {
+    let Some(item) = rule.item() else { return Value::Faulty };
+    let item = Rule { name: "item".into(), ..item };
+    let before = sink.diagnostics.len();
+    let fields = check(node, &NodeRule::new("list", "a list").rest(item), path, sink);
+    let value = Value::List(fields.rest.iter().map(|argument| argument.value.clone()).collect());
+    let faulty = sink.diagnostics.len() > before || fields.rest.len() < node.arguments.len();
+    let fault = if faulty { None } else { length_fault(rule, node.arguments.len(), path) };
+    if let Some(fault) = fault {
+        let diagnostic = Diagnostic::error(fault.code, fault.message).at(node.span, fault.label);
+        let declared = rule.span.into_iter();
+        sink.push(declared.fold(diagnostic, |diagnostic, span| diagnostic.at(span, &fault.declared)));
+        return Value::Faulty;
+    }
+    if faulty { Value::Faulty } else { value }
 }
 
 /// Checks one value; true when it is of the declared type and in its range.
@@ -316,7 +362,13 @@ fn fault_of(rule: &Rule, value: &Value, path: &str, written: &dyn Fn(&str) -> St
             }
         }
         (Kind::Flag, Value::Flag(_)) => None,
-        (Kind::Text, Value::Text(text)) => choice_fault(rule, text, path, written),
+        (Kind::Text | Kind::Saved, Value::Text(text)) => choice_fault(rule, text, path, written),
+        (Kind::Shape | Kind::List(_), Value::List(items)) => {
+            let item = rule.item()?;
+            let fault =
+                items.iter().find_map(|value| fault_of(&item, value, &format!("{path}.item"), written));
+            fault.or_else(|| length_fault(rule, items.len(), path))
+        }
         _ => Some(ValueFault {
             code: codes::WRONG_TYPE,
             message: format!("`{path}` is {}, and {} is expected", value.describe(), rule.kind.describe()),
@@ -325,6 +377,21 @@ fn fault_of(rule: &Rule, value: &Value, path: &str, written: &dyn Fn(&str) -> St
             help: type_help(rule, value, written),
         }),
     }
+}
+
+/// The fault of a list with too few or too many items.
+fn length_fault(rule: &Rule, length: usize, path: &str) -> Option<ValueFault> {
+    if rule.length.holds(length as f64) {
+        return None;
+    }
+    let (items, range) = (if length == 1 { "item" } else { "items" }, &rule.length);
+    Some(ValueFault {
+        code: codes::OUT_OF_RANGE,
+        message: format!("`{path}` has {length} {items}, and {range} are expected"),
+        label: format!("{length} {items}"),
+        declared: format!("declared with {range} items"),
+        help: None,
+    })
 }
 
 fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Option<String> {
@@ -343,7 +410,21 @@ fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Op
             Some(format!("write {}", written(&format!("#{}", number.lexeme == "1"))))
         }
         (Kind::Text, Value::Number(number)) => {
-            Some(format!("put it in double quotes: {}", written(&format!("\"{}\"", clip(&number.lexeme)))))
+            let lexeme = clip(&number.lexeme);
+            let known: Vec<&str> = rule.one_of.iter().map(Name::as_ref).collect();
+            Some(match rule.numbers_in {
+                Some(other) => format!("a number is written `{other}={lexeme}`"),
+                None if known.is_empty() || known.contains(&lexeme.as_str()) => {
+                    format!("put it in double quotes: {}", written(&format!("\"{lexeme}\"")))
+                }
+                None => format!("write one of {}", list(&known)),
+            })
+        }
+        (Kind::Text, _) if !rule.one_of.is_empty() && *value != Value::Null => {
+            Some(format!("write one of {}", list(&rule.one_of.iter().map(Name::as_ref).collect::<Vec<_>>())))
+        }
+        (Kind::Shape | Kind::List(_), _) => {
+            Some(format!("write it as a node in the block: `{{ {} … }}`", rule.name))
         }
         (_, Value::Null) => Some("delete it to get the default, or write a value".to_owned()),
         _ => None,
@@ -357,7 +438,11 @@ fn number_fault(
     path: &str,
     written: &dyn Fn(&str) -> String,
 ) -> ValueFault {
-    let width = if rule.kind == Kind::Real32 { "f32" } else { "f64" };
+    // The largest and the smallest positive number of each format, as people write them.
+    let (width, largest, smallest) = match rule.kind {
+        Kind::Real32 => ("f32", format!("{:e}", f32::MAX), format!("{:e}", f32::from_bits(1))),
+        _ => ("f64", format!("{:e}", f64::MAX), format!("{:e}", f64::from_bits(1))),
+    };
     let lexeme = clip(lexeme);
     let (code, message, help) = match fault {
         NumberFault::NotWhole(whole) => (
@@ -368,17 +453,20 @@ fn number_fault(
         NumberFault::TooLarge if rule.kind == Kind::Integer => (
             codes::DOES_NOT_FIT,
             format!("`{path}` is larger than any whole number that amp counts with"),
-            None,
+            Some(format!("it must be {}", rule.range)),
         ),
         NumberFault::TooLarge => (
             codes::DOES_NOT_FIT,
-            format!("`{path}` is larger than the largest {width}"),
-            Some("write a finite number".to_owned()),
+            format!("`{path}` is `{lexeme}`, and does not fit {width}, whose largest number is {largest}"),
+            Some(format!("write a number whose size is at most {largest}")),
         ),
         NumberFault::TooSmall => (
             codes::DOES_NOT_FIT,
             format!("`{path}` is not zero, and so small that it is zero as {width}"),
-            Some(format!("write {} if zero is meant", written("0"))),
+            Some(match rule.range.holds(0.0) {
+                true => format!("write {} if zero is meant", written("0")),
+                false => format!("write a number of at least {smallest}, the smallest {width} above zero"),
+            }),
         ),
     };
     let label = match fault {
@@ -398,7 +486,9 @@ fn range_fault(rule: &Rule, value: f64, lexeme: &str, path: &str) -> Option<Valu
         message: format!("`{path}` is {}, and must be {}", clip(lexeme), rule.range),
         label: format!("must be {}", rule.range),
         declared: "the range is declared here".to_owned(),
-        help: None,
+        help: Some(lower(&rule.doc))
+            .filter(|doc| *doc != rule.name)
+            .map(|doc| format!("`{}`: {doc}", rule.name)),
     })
 }
 

@@ -97,7 +97,19 @@ fn sources(fields: &Fields<'_>, sink: &mut Sink) -> Sources {
         let test = several.child("test").map(|node| pair(node, sink));
         return Sources::Pairs { train, test };
     }
-    Sources::One { path: one.map(|one| path(one, "path", sink)).unwrap_or_default() }
+    let Some(one) = one else { return Sources::One { path: Utf8PathBuf::new() } };
+    if one.get("features").is_some() || one.get("labels").is_some() {
+        return Sources::Pairs { train: pair(one, sink), test: None };
+    }
+    if one.node.is_some_and(|node| node.arguments.is_empty()) {
+        let diagnostic = Diagnostic::error(codes::MISSING, "`data.source` has no argument `path`");
+        sink.push(
+            diagnostic
+                .at(place(one), "text in double quotes is expected")
+                .help("write one file, `source \"data/file.csv\"`, or one of each, `source features=\"…\" labels=\"…\"`"),
+        );
+    }
+    Sources::One { path: path(one, "path", sink) }
 }
 
 pub(super) fn conflict(message: &str, again: Span, first: Span, sink: &mut Sink) {
@@ -214,11 +226,11 @@ fn one_or_two_files(fields: &Fields<'_>, sources: &Sources, name: &str, labels: 
                 } else {
                     "tokens and, in them, labels"
                 };
-                (format!("a {name} file holds {what} together"), "name one file: `train \"…\"`")
+                (format!("a {name} file holds {what} together"), "name one file: `source \"…\"`")
             }
             false => (
                 format!("an {name} file holds one array"),
-                "name two files: `sources { train features=\"…\" labels=\"…\" }`",
+                "name two files: `source features=\"…\" labels=\"…\"`",
             ),
         };
         let files = fields.child("sources").or(fields.child("source")).unwrap_or(fields);

@@ -1,8 +1,10 @@
 //! The text of a module to a [`Module`]: its kind, its parameters as rules, its body.
 
-use super::check::{check, check_value, clip, unknown_node};
+use super::check::{check, check_list, check_value, clip, unknown_node};
+use super::expression::RESERVED;
+use super::fields::Fields;
 use super::module::{Module, ModuleKind, is_identifier};
-use super::rule::{Bound, Kind, Name, NodeRule, Presence, Rule};
+use super::rule::{Bound, Item, Kind, Name, NodeRule, Presence, Rule};
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::{Node, Value};
 use camino::Utf8PathBuf;
@@ -16,26 +18,46 @@ fn module_rule() -> NodeRule {
         .property(Rule::text("doc", "What the module is, one sentence."))
 }
 
+/// The types that a parameter may have.
+const TYPES: [&str; 7] = ["integer", "number", "flag", "text", "shape", "list", "value"];
+
 fn parameter_rule(kind: Kind) -> NodeRule {
-    let value = |name: &'static str, doc: &'static str| match kind {
+    let value = |kind: Kind, name: &'static str, doc: &'static str| match kind {
         Kind::Integer => Rule::integer(name, i64::MIN, i64::MAX, doc),
         Kind::Real32 | Kind::Real64 => Rule::real64(name, doc),
         Kind::Flag => Rule::flag(name, doc),
-        Kind::Text => Rule::text(name, doc),
+        _ => Rule::text(name, doc),
     };
     let rule = NodeRule::new("parameter", "declares a parameter")
         .argument(Rule::text("name", "The parameter's name."))
-        .property(Rule::choice("type", &["integer", "number", "flag", "text"], "The parameter's type."))
-        .property(Rule::text("doc", "What the parameter is, one sentence."))
-        .property(value("default", "Its value when none is given.").optional());
-    match kind {
-        Kind::Flag => rule,
+        .property(Rule::choice("type", &TYPES, "The parameter's type."))
+        .property(Rule::text("doc", "What the parameter is, one sentence."));
+    let item = kind.item();
+    let mut rule = match item {
+        None => rule.property(value(kind, "default", "Its value when none is given.").optional()),
+        Some(item) => ["min-length", "max-length"]
+            .into_iter()
+            .fold(rule, |rule, name| {
+                rule.property(Rule::integer(name, 0, 1000, "An end of the range of its length.").optional())
+            })
+            .child(NodeRule::new("default", "its items when none are given").rest(value(
+                item,
+                "item",
+                "One of the items.",
+            ))),
+    };
+    if let Kind::List(_) = kind {
+        let items = Item::ALL.map(Item::word);
+        rule = rule.property(Rule::choice("of", &items, "The type of its items."));
+    }
+    match item.unwrap_or(kind) {
+        Kind::Flag | Kind::Saved => rule,
         Kind::Text => rule.child(
             NodeRule::new("one-of", "the texts that it may be").rest(Rule::text("text", "One of the texts.")),
         ),
-        _ => ["min", "max", "above", "below"]
+        item => ["min", "max", "above", "below"]
             .into_iter()
-            .fold(rule, |rule, name| rule.property(value(name, "An end of its range.").optional())),
+            .fold(rule, |rule, name| rule.property(value(item, name, "An end of its range.").optional())),
     }
 }
 
@@ -100,17 +122,28 @@ pub(super) fn declaration(
     Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?, span, folder })
 }
 
-fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
-    let declared = node.property("type").map(|property| &property.value.value);
-    let kind = match declared {
-        Some(Value::Text(text)) => match text.as_str() {
-            "integer" => Kind::Integer,
-            "flag" => Kind::Flag,
-            "text" => Kind::Text,
-            _ => Kind::Real64,
-        },
-        _ => Kind::Real64,
+/// The declared type, as far as it can be told; what is wrong with it is said by the check that follows.
+fn declared_kind(node: &Node) -> Kind {
+    let word = |name: &str| match node.property(name).map(|property| &property.value.value) {
+        Some(Value::Text(text)) => text.as_str(),
+        _ => "",
     };
+    match word("type") {
+        "integer" => Kind::Integer,
+        "flag" => Kind::Flag,
+        "text" => Kind::Text,
+        "value" => Kind::Saved,
+        "shape" => Kind::Shape,
+        "list" => {
+            let item = Item::ALL.into_iter().find(|item| item.word() == word("of"));
+            Kind::List(item.unwrap_or(Item::Number))
+        }
+        _ => Kind::Real64,
+    }
+}
+
+fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
+    let kind = declared_kind(node);
     let before = sink.diagnostics.len();
     let fields = check(node, &parameter_rule(kind), "module.parameter", sink);
     let name = fields.text("name").to_owned();
@@ -134,28 +167,25 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         kind,
         presence: Presence::Required,
         range: Default::default(),
+        length: Default::default(),
         one_of: Vec::new(),
+        numbers_in: None,
         doc: Name::Owned(fields.text("doc").to_owned()),
         span: Some(name_span),
     };
-    for (end, open, low) in
-        [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)]
-    {
-        if fields.get(end).is_none() {
-            continue;
-        }
-        let bound = Some(Bound { value: fields.f64(end), open });
+    if kind == Kind::Shape {
+        rule = rule.min(1.0).max(f64::from(i32::MAX));
+    }
+    let ends = [("min", false, true), ("above", true, true), ("max", false, false), ("below", true, false)];
+    for (end, open, low) in ends {
         let place = if low { &mut rule.range.low } else { &mut rule.range.high };
-        if place.is_some() {
-            let diagnostic = Diagnostic::error(
-                codes::CONFLICT,
-                format!("`{end}` gives an end of the range that is given already"),
-            );
-            sink.push(
-                diagnostic.at(fields.span(end).unwrap_or(node.span), "given again").help("keep one of them"),
-            );
-        }
-        *place = bound;
+        bound(end, open, place, &fields, sink);
+    }
+    bound("min-length", false, &mut rule.length.low, &fields, sink);
+    bound("max-length", false, &mut rule.length.high, &fields, sink);
+    if rule.length.is_empty() {
+        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "no length is in the parameter's range");
+        sink.push(diagnostic.at(node.span, format!("nothing is {}", rule.length)));
     }
     if rule.range.is_empty() {
         let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "no number is in the parameter's range");
@@ -171,6 +201,10 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
             })
             .collect();
     }
+    if let Some(list) = fields.child("default").and_then(|list| list.node) {
+        let value = check_list(&rule, list, "module.parameter.default", sink);
+        rule.presence = Presence::Default(value);
+    }
     if let Some(default) = node.property("default").filter(|_| fields.get("default").is_some()) {
         let passed = check_value(&rule, &default.value, node, "module.parameter.default", None, sink);
         if passed {
@@ -180,8 +214,24 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
     (sink.diagnostics.len() == before).then_some(rule)
 }
 
+/// Sets one end of a range, when it is given. A shape's own ends may be narrowed.
+fn bound(end: &str, open: bool, place: &mut Option<Bound>, fields: &Fields<'_>, sink: &mut Sink) {
+    if !fields.is_written(end) {
+        return;
+    }
+    let span = fields.span(end);
+    let shape = fields.text("type") == "shape";
+    if place.replace(Bound { value: fields.f64(end), open }).is_some() && !shape {
+        let message = format!("`{end}` gives an end of the range that is given already");
+        let diagnostic = Diagnostic::error(codes::CONFLICT, message);
+        let diagnostic =
+            span.into_iter().fold(diagnostic, |diagnostic, span| diagnostic.at(span, "given again"));
+        sink.push(diagnostic.help("keep one of them"));
+    }
+}
+
 fn check_parameter_name(name: &str, span: Span, sink: &mut Sink) {
-    let reserved = matches!(name, "true" | "false" | "and" | "or" | "not" | "min" | "max");
+    let reserved = RESERVED.contains(&name);
     if reserved || !is_identifier(name) {
         let message = if reserved {
             format!("`{name}` is a word of expressions")

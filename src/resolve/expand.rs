@@ -10,10 +10,10 @@ mod values;
 
 use self::values::Saved;
 use super::check::{check, clip};
-use super::expression::{self, Outcome, Sort};
+use super::expression::{self, Outcome, RESERVED, Sort};
 use super::fields::{Field, Fields};
 use super::layers;
-use super::module::{Module, Modules, Scope, bind, is_identifier};
+use super::module::{Given, Module, Modules, Scope, bind, is_identifier};
 use super::rule::Kind;
 use super::structure::{default_name, given_name, shallow, structure};
 use crate::diag::{Diagnostic, Sink, Span, codes};
@@ -28,6 +28,7 @@ pub(crate) const MAX_ITEMS: usize = 100_000;
 const MAX_LEVELS: usize = 80;
 
 /// Where a body is expanded: the module, its parameters, and the user's line that asked for it.
+#[derive(Clone)]
 pub(crate) struct Frame {
     /// The module.
     pub module: Rc<Module>,
@@ -93,8 +94,10 @@ impl<'a, 'world> Expander<'a, 'world> {
     pub fn model(&mut self, frame: &Frame) -> Vec<Block> {
         self.stack.push(frame.module.name.clone());
         let module = Rc::clone(&frame.module);
-        self.saved.push(Saved::new(""));
-        let blocks = self.chain(&module.body, frame, "");
+        let mut frame = frame.clone();
+        let saved = self.lent(&mut frame, "");
+        self.saved.push(saved);
+        let blocks = self.chain(&module.body, &frame, "");
         self.saved.pop();
         self.stack.pop();
         blocks
@@ -111,7 +114,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         for item in items {
             if item.node.name.text != "use" {
                 nodes.push(self.with_children(item, frame));
-            } else if let Some((_, inner)) = self.used(&item.node, frame) {
+            } else if let Some(inner) = self.used(item, frame) {
                 nodes.extend(self.primitive(&inner));
             }
         }
@@ -205,10 +208,12 @@ impl<'a, 'world> Expander<'a, 'world> {
             }
             "parallel" => self.parallel(item, frame, path, span, blocks),
             "use" => {
-                if let Some((_, inner)) = self.used(&item.node, frame) {
+                let used = Item { node: item.node.clone(), written: item.written };
+                if let Some(mut inner) = self.used(used, frame) {
                     let module = Rc::clone(&inner.module);
+                    let saved = self.lent(&mut inner, &path);
                     self.stack.push(module.name.clone());
-                    self.saved.push(Saved::new(&path));
+                    self.saved.push(saved);
                     blocks.extend(self.chain(&module.body, &inner, &path));
                     self.saved.pop();
                     self.stack.pop();
@@ -234,22 +239,22 @@ impl<'a, 'world> Expander<'a, 'world> {
         let fields = check(&item.node, &structure("repeat"), "repeat", self.sink);
         let count: usize = fields.whole("count");
         let index = fields.text("index").to_owned();
+        let reserved = RESERVED.contains(&index.as_str());
         let hides = frame.scope.contains_key(&index)
             || (fields.is_written("index") && frame.indices.iter().any(|(name, ..)| *name == index));
-        if hides || !is_identifier(&index) {
-            let message = if hides { "hides a name that is known already" } else { "is no name" };
+        if hides || reserved || !is_identifier(&index) {
+            let message = match (hides, reserved) {
+                (true, _) => "hides a name that is known already",
+                (_, true) => "is a word of expressions",
+                _ => "is no name",
+            };
             let message = format!("the index `{}` {message}", clip(&index));
             let span = fields.span("index").unwrap_or(item.written.span);
             let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed here");
             self.sink.push(diagnostic.help("choose another name, such as `index=\"i\"`"));
             return;
         }
-        let mut inner = Frame {
-            module: Rc::clone(&frame.module),
-            scope: Rc::clone(&frame.scope),
-            indices: frame.indices.clone(),
-            site: frame.site,
-        };
+        let mut inner = frame.clone();
         inner.indices.push((index, 0, item.written.span));
         for turn in 0..count {
             if !self.spend(item.written.span) {
@@ -277,6 +282,7 @@ impl<'a, 'world> Expander<'a, 'world> {
     ) {
         let fields = check(&item.node, &structure("parallel"), "parallel", self.sink);
         let combine = match fields.text("combine") {
+            "subtract" => Combine::Subtract,
             "multiply" => Combine::Multiply,
             "concatenate" => Combine::Concatenate { axis: fields.optional_whole("axis").unwrap_or(1) },
             _ => Combine::Add,
@@ -317,7 +323,8 @@ impl<'a, 'world> Expander<'a, 'world> {
     }
 
     /// The module that a `use` node names, bound; the frame to expand it in.
-    fn used(&mut self, node: &Node, frame: &Frame) -> Option<(String, Frame)> {
+    fn used(&mut self, item: Item<'_>, frame: &Frame) -> Option<Frame> {
+        let node = &self.with_children(item, frame);
         let fields: Fields<'_> = check(node, &structure("use"), "use", self.sink);
         let reference = fields.optional_text("module")?;
         let span = fields.span("module").unwrap_or(node.span);
@@ -342,9 +349,10 @@ impl<'a, 'world> Expander<'a, 'world> {
             );
             return None;
         }
-        let scope = bind(&module, &fields.open, node, "use", self.sink);
+        let given = Given { properties: &fields.open, nodes: &fields.open_nodes };
+        let scope = bind(&module, given, node, "use", self.sink);
         let site = frame.site.or(Some(node.span));
-        Some((module.name.clone(), Frame::new(module, scope, site)))
+        Some(Frame::new(module, scope, site))
     }
 
     /// A primitive with its children, which may stand under `if` too.
@@ -406,6 +414,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         for argument in &mut node.arguments {
             self.compute(argument, frame);
         }
+        spread(&mut node.arguments);
         for property in &mut node.properties {
             self.compute(&mut property.value, frame);
         }
@@ -413,9 +422,11 @@ impl<'a, 'world> Expander<'a, 'world> {
     }
 
     fn compute(&mut self, argument: &mut Argument, frame: &Frame) {
-        if argument.annotation.as_ref().is_none_or(|word| word.text != "expr") {
-            return;
-        }
+        let is_text = match argument.annotation.as_ref().map(|word| word.text.as_str()) {
+            Some("expr") => false,
+            Some("text") => true,
+            _ => return,
+        };
         argument.annotation = None;
         let Value::Text(text) = std::mem::replace(&mut argument.value, Value::Faulty) else {
             let diagnostic = Diagnostic::error(codes::EXPRESSION, "an expression is written as text");
@@ -423,7 +434,12 @@ impl<'a, 'world> Expander<'a, 'world> {
             return;
         };
         let lookup = |name: &str| frame.lookup(name).map(|(kind, field)| (kind, field.value));
-        match expression::evaluate(&text, &lookup) {
+        let outcome = if is_text {
+            expression::interpolate(&text, &lookup).map(|text| Outcome::Value(Value::Text(text)))
+        } else {
+            expression::evaluate(&text, &lookup)
+        };
+        match outcome {
             Ok(Outcome::Value(value)) => argument.value = value,
             Ok(Outcome::Name(name)) => {
                 if let Some((_, field)) = frame.lookup(&name) {
@@ -512,5 +528,25 @@ impl<'a, 'world> Expander<'a, 'world> {
             });
         }
         names
+    }
+}
+
+/// Puts the items of a list in the place of the argument that gave it.
+fn spread(arguments: &mut Vec<Argument>) {
+    if !arguments.iter().any(|argument| matches!(argument.value, Value::List(_))) {
+        return;
+    }
+    let given = std::mem::take(arguments);
+    for argument in given {
+        let Value::List(items) = argument.value else {
+            arguments.push(argument);
+            continue;
+        };
+        arguments.extend(items.into_iter().map(|value| Argument {
+            annotation: None,
+            value,
+            span: argument.span,
+            content: None,
+        }));
     }
 }

@@ -1,23 +1,34 @@
 //! Expressions over a module's parameters: `(expr)"channels * (i + 1)"`.
 //!
 //! ```text
+//! choice  := "if" choice "then" choice "else" choice | or
 //! or      := and ("or" and)*            compare := sum (("==" | "!=" | "<" | "<=" | ">" | ">=") sum)?
 //! and     := not ("and" not)*           sum     := product (("+" | "-") product)*
 //! not     := "not" not | compare        product := sign (("*" | "/" | "%") sign)*
-//! sign    := "-" sign | atom            atom    := number | 'text' | true | false | name | min(a, b) | max(a, b) | (or)
+//! sign    := "-" sign | item            item    := atom ("[" choice "]")*
+//! atom    := number | 'text' | true | false | name | function "(" choice ("," choice)* ")" | "(" choice ")"
 //! ```
 //!
-//! Typed: whole numbers (64 bits, checked), numbers (f64), flags, texts; a whole number meets a number as a number. Whole
-//! numbers divide without remainder or not at all, so that no size is rounded in silence. A name may hold `-`, so a minus
-//! between names stands between blanks. An expression that is a name alone gives that value as it was written, so that a
-//! number passes through a module in one rounding.
+//! Typed: whole numbers (64 bits, checked), numbers (f64), flags, texts, lists of these; a whole number meets a number as a
+//! number. Whole numbers divide without remainder or not at all, so that no size is rounded in silence. What is not taken
+//! (`else`, the right of `and` and `or`) is checked for names and types, but its arithmetic raises no fault. A name may hold
+//! `-`, so a minus between names stands between blanks. An expression that is a name alone gives that value as it was
+//! written, so that a number passes through a module in one rounding.
+//!
+//! `(text)"skip-{i + 1}"` is a text with expressions in braces; `{{` is `{` and `}}` is `}`.
 
+mod evaluator;
+mod functions;
+mod text;
 mod token;
 
+use self::evaluator::Evaluator;
+pub(crate) use self::text::interpolate;
+
 use self::token::{Lexical, Token, tokens};
-use super::rule::Kind;
+use super::rule::{Item, Kind};
+use crate::plan::entries::number_text;
 use crate::syntax::{Number, Value};
-use std::cmp::Ordering;
 
 /// Longest expression, in bytes.
 const MAX_LENGTH: usize = 1000;
@@ -70,6 +81,9 @@ enum Typed {
     Real(f64),
     Flag(bool),
     Text(String),
+    List(Vec<Typed>),
+    /// What has no value because it is not taken, such as `1 / 0` behind `false and`.
+    Unknown,
 }
 
 impl Typed {
@@ -79,9 +93,38 @@ impl Typed {
             Self::Real(_) => "a number",
             Self::Flag(_) => "a flag",
             Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Unknown => "a value that is not computed",
+        }
+    }
+
+    /// The value as the tree holds it.
+    fn value(self) -> Value {
+        match self {
+            Self::Integer(value) => Value::Number(Number::from_integer(i128::from(value))),
+            Self::Real(value) => Value::Number(Number::from_f64(value)),
+            Self::Flag(flag) => Value::Flag(flag),
+            Self::Text(text) => Value::Text(text),
+            Self::List(items) => Value::List(items.into_iter().map(Self::value).collect()),
+            Self::Unknown => Value::Faulty,
+        }
+    }
+
+    /// The value inside a text; `None` for a list.
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Integer(value) => Some(value.to_string()),
+            Self::Real(value) => Some(number_text(value)),
+            Self::Flag(flag) => Some(flag.to_string()),
+            Self::Text(text) => Some(text.clone()),
+            Self::List(_) | Self::Unknown => None,
         }
     }
 }
+
+/// Words that name no parameter and no index.
+pub(crate) const RESERVED: [&str; 10] =
+    ["true", "false", "and", "or", "not", "min", "max", "if", "then", "else"];
 
 /// Gives the declared type and the value of a name.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<(Kind, Value)>;
@@ -102,24 +145,22 @@ pub(crate) fn evaluate(text: &str, lookup: Lookup<'_>) -> Result<Outcome, Fault>
     }
     let tokens = tokens(text)?;
     if let [Token { kind: Lexical::Name(name), .. }, Token { kind: Lexical::End, .. }] = tokens.as_slice()
-        && !matches!(name.as_str(), "true" | "false" | "and" | "or" | "not" | "min" | "max")
+        && !RESERVED.contains(&name.as_str())
     {
         return match lookup(name) {
             Some(_) => Ok(Outcome::Name(name.clone())),
             None => Err(unknown(name, tokens[0].start, tokens[0].end)),
         };
     }
-    let mut evaluator = Evaluator { tokens, cursor: 0, depth: 0, lookup };
-    let value = evaluator.or()?;
-    if evaluator.kind() != &Lexical::End {
-        return Err(evaluator.unexpected("an operator or the end is expected"));
-    }
-    Ok(Outcome::Value(match value {
-        Typed::Integer(value) => Value::Number(Number::from_integer(i128::from(value))),
-        Typed::Real(value) => Value::Number(Number::from_f64(value)),
-        Typed::Flag(flag) => Value::Flag(flag),
-        Typed::Text(text) => Value::Text(text),
-    }))
+    Ok(Outcome::Value(computed(tokens, lookup)?.value()))
+}
+
+/// The value of a whole row of tokens.
+fn computed(tokens: Vec<Token>, lookup: Lookup<'_>) -> Result<Typed, Fault> {
+    let mut evaluator = Evaluator::new(tokens, lookup);
+    let value = evaluator.choice()?;
+    evaluator.end()?;
+    Ok(value)
 }
 
 fn unknown(name: &str, start: usize, end: usize) -> Fault {
@@ -136,337 +177,6 @@ pub(crate) fn name_help(name: &str, names: &[&str]) -> String {
     super::check::suggestion(name, names)
 }
 
-struct Evaluator<'a> {
-    tokens: Vec<Token>,
-    cursor: usize,
-    depth: usize,
-    lookup: Lookup<'a>,
-}
-
-type Evaluated = Result<Typed, Fault>;
-
-impl Evaluator<'_> {
-    fn token(&self) -> &Token {
-        let last = self.tokens.len() - 1;
-        &self.tokens[self.cursor.min(last)]
-    }
-
-    fn kind(&self) -> &Lexical {
-        &self.token().kind
-    }
-
-    fn take_operator(&mut self, known: &[&'static str]) -> Option<&'static str> {
-        let Lexical::Operator(operator) = self.kind() else { return None };
-        let found = known.iter().find(|known| *known == operator).copied()?;
-        self.cursor += 1;
-        Some(found)
-    }
-
-    fn take_word(&mut self, word: &str) -> bool {
-        let found = matches!(self.kind(), Lexical::Name(name) if name == word);
-        self.cursor += usize::from(found);
-        found
-    }
-
-    fn unexpected(&self, expected: &str) -> Fault {
-        let token = self.token();
-        let message = if token.kind == Lexical::End {
-            format!("the expression ends, and {expected}")
-        } else {
-            expected.to_owned()
-        };
-        Fault { sort: Sort::Syntax, message, start: token.start, end: token.end, help: None }
-    }
-
-    /// A fault over everything from `start` to the token before the cursor.
-    fn fault(&self, sort: Sort, start: usize, message: String, help: Option<&str>) -> Fault {
-        let end = self.tokens[self.cursor.saturating_sub(1)].end;
-        Fault { sort, message, start, end, help: help.map(str::to_owned) }
-    }
-
-    fn deeper(&mut self) -> Result<(), Fault> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            Err(self.unexpected("the expression is nested too deeply"))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn or(&mut self) -> Evaluated {
-        self.deeper()?;
-        let start = self.token().start;
-        let mut left = self.and()?;
-        while self.take_word("or") {
-            let right = self.and()?;
-            left = Typed::Flag(self.both_flags(start, "or", &left, &right)?.iter().any(|flag| *flag));
-        }
-        self.depth -= 1;
-        Ok(left)
-    }
-
-    fn and(&mut self) -> Evaluated {
-        let start = self.token().start;
-        let mut left = self.not()?;
-        while self.take_word("and") {
-            let right = self.not()?;
-            left = Typed::Flag(self.both_flags(start, "and", &left, &right)?.iter().all(|flag| *flag));
-        }
-        Ok(left)
-    }
-
-    fn both_flags(
-        &self,
-        start: usize,
-        operator: &str,
-        left: &Typed,
-        right: &Typed,
-    ) -> Result<[bool; 2], Fault> {
-        match (left, right) {
-            (Typed::Flag(left), Typed::Flag(right)) => Ok([*left, *right]),
-            _ => Err(self.mixed(start, operator, left, right)),
-        }
-    }
-
-    fn mixed(&self, start: usize, operator: &str, left: &Typed, right: &Typed) -> Fault {
-        let message =
-            format!("`{operator}` does not go between {} and {}", left.describe(), right.describe());
-        self.fault(Sort::Type, start, message, None)
-    }
-
-    fn not(&mut self) -> Evaluated {
-        let start = self.token().start;
-        if !self.take_word("not") {
-            return self.compare();
-        }
-        self.deeper()?;
-        let value = self.not()?;
-        self.depth -= 1;
-        match value {
-            Typed::Flag(flag) => Ok(Typed::Flag(!flag)),
-            other => Err(self.fault(
-                Sort::Type,
-                start,
-                format!("`not` does not go before {}", other.describe()),
-                None,
-            )),
-        }
-    }
-
-    fn compare(&mut self) -> Evaluated {
-        let start = self.token().start;
-        let left = self.sum()?;
-        let Some(operator) = self.take_operator(&["==", "!=", "<=", ">=", "<", ">"]) else { return Ok(left) };
-        let right = self.sum()?;
-        let order = match (&left, &right) {
-            (Typed::Integer(left), Typed::Integer(right)) => Some(left.cmp(right)),
-            (Typed::Text(left), Typed::Text(right)) if matches!(operator, "==" | "!=") => {
-                Some(left.cmp(right))
-            }
-            (Typed::Flag(left), Typed::Flag(right)) if matches!(operator, "==" | "!=") => {
-                Some(left.cmp(right))
-            }
-            _ => match (real(&left), real(&right)) {
-                (Some(left), Some(right)) => left.partial_cmp(&right),
-                _ => None,
-            },
-        };
-        let Some(order) = order else { return Err(self.mixed(start, operator, &left, &right)) };
-        Ok(Typed::Flag(match operator {
-            "==" => order == Ordering::Equal,
-            "!=" => order != Ordering::Equal,
-            "<=" => order != Ordering::Greater,
-            ">=" => order != Ordering::Less,
-            "<" => order == Ordering::Less,
-            _ => order == Ordering::Greater,
-        }))
-    }
-
-    fn sum(&mut self) -> Evaluated {
-        let start = self.token().start;
-        let mut left = self.product()?;
-        while let Some(operator) = self.take_operator(&["+", "-"]) {
-            let right = self.product()?;
-            left = self.arithmetic(start, operator, &left, &right)?;
-        }
-        Ok(left)
-    }
-
-    fn product(&mut self) -> Evaluated {
-        let start = self.token().start;
-        let mut left = self.sign()?;
-        while let Some(operator) = self.take_operator(&["*", "/", "%"]) {
-            let right = self.sign()?;
-            left = self.arithmetic(start, operator, &left, &right)?;
-        }
-        Ok(left)
-    }
-
-    fn arithmetic(&self, start: usize, operator: &'static str, left: &Typed, right: &Typed) -> Evaluated {
-        if let (Typed::Integer(left), Typed::Integer(right)) = (left, right) {
-            return self.whole(start, operator, *left, *right).map(Typed::Integer);
-        }
-        let (Some(a), Some(b)) = (real(left), real(right)) else {
-            return Err(self.mixed(start, operator, left, right));
-        };
-        let value = match operator {
-            "+" => a + b,
-            "-" => a - b,
-            "*" => a * b,
-            "/" => a / b,
-            _ => {
-                return Err(self.fault(
-                    Sort::Type,
-                    start,
-                    "`%` goes between whole numbers alone".to_owned(),
-                    None,
-                ));
-            }
-        };
-        if value.is_finite() {
-            return Ok(Typed::Real(value));
-        }
-        let message = if operator == "/" && b == 0.0 {
-            "division by zero"
-        } else {
-            "the result is too large for a number"
-        };
-        Err(self.fault(Sort::Arithmetic, start, message.to_owned(), None))
-    }
-
-    fn whole(&self, start: usize, operator: &str, left: i64, right: i64) -> Result<i64, Fault> {
-        if matches!(operator, "/" | "%") && right == 0 {
-            return Err(self.fault(Sort::Arithmetic, start, "division by zero".to_owned(), None));
-        }
-        if operator == "/" && left.checked_rem(right).is_some_and(|remainder| remainder != 0) {
-            let help = "subtract the remainder first, `(a - a % b) / b`, or multiply one side by 1.0";
-            return Err(self.fault(
-                Sort::Arithmetic,
-                start,
-                format!("{left} / {right} is not a whole number"),
-                Some(help),
-            ));
-        }
-        let value = match operator {
-            "+" => left.checked_add(right),
-            "-" => left.checked_sub(right),
-            "*" => left.checked_mul(right),
-            "/" => left.checked_div(right),
-            _ => left.checked_rem(right),
-        };
-        value.ok_or_else(|| {
-            self.fault(
-                Sort::Arithmetic,
-                start,
-                format!("{left} {operator} {right} is too large for a whole number"),
-                None,
-            )
-        })
-    }
-
-    fn sign(&mut self) -> Evaluated {
-        let start = self.token().start;
-        if self.take_operator(&["-"]).is_none() {
-            return self.atom();
-        }
-        self.deeper()?;
-        let value = self.sign()?;
-        self.depth -= 1;
-        match value {
-            Typed::Integer(value) => match value.checked_neg() {
-                Some(value) => Ok(Typed::Integer(value)),
-                None => Err(self.fault(
-                    Sort::Arithmetic,
-                    start,
-                    "the result is too large for a whole number".to_owned(),
-                    None,
-                )),
-            },
-            Typed::Real(value) => Ok(Typed::Real(-value)),
-            other => Err(self.fault(
-                Sort::Type,
-                start,
-                format!("`-` does not go before {}", other.describe()),
-                None,
-            )),
-        }
-    }
-
-    fn atom(&mut self) -> Evaluated {
-        let (start, end) = (self.token().start, self.token().end);
-        let kind = self.kind().clone();
-        let value = match kind {
-            Lexical::Integer(value) => Typed::Integer(value),
-            Lexical::Real(value) => Typed::Real(value),
-            Lexical::Text(text) => Typed::Text(text),
-            Lexical::Operator("(") => {
-                self.cursor += 1;
-                let value = self.or()?;
-                self.close()?;
-                return Ok(value);
-            }
-            Lexical::Name(name) => return self.name(&name, start, end),
-            _ => return Err(self.unexpected("a value is expected")),
-        };
-        self.cursor += 1;
-        Ok(value)
-    }
-
-    fn close(&mut self) -> Result<(), Fault> {
-        match self.take_operator(&[")"]) {
-            Some(_) => Ok(()),
-            None => Err(self.unexpected("`)` is expected")),
-        }
-    }
-
-    fn name(&mut self, name: &str, start: usize, end: usize) -> Evaluated {
-        self.cursor += 1;
-        match name {
-            "true" => return Ok(Typed::Flag(true)),
-            "false" => return Ok(Typed::Flag(false)),
-            "min" | "max" => return self.extreme(name, start),
-            "and" | "or" | "not" => {
-                self.cursor -= 1;
-                return Err(self.unexpected("a value is expected"));
-            }
-            _ => {}
-        }
-        match (self.lookup)(name) {
-            Some((_, Value::Text(text))) => Ok(Typed::Text(text)),
-            Some((_, Value::Flag(flag))) => Ok(Typed::Flag(flag)),
-            Some((kind, Value::Number(number))) => typed(kind, &number).ok_or_else(|| {
-                self.fault(Sort::Arithmetic, start, format!("`{name}` is too large to compute with"), None)
-            }),
-            Some((_, Value::Faulty)) => Err(self.fault(Sort::Reported, start, String::new(), None)),
-            Some(_) => {
-                Err(self.fault(Sort::Type, start, format!("`{name}` has no value to compute with"), None))
-            }
-            None => Err(unknown(name, start, end)),
-        }
-    }
-
-    fn extreme(&mut self, name: &str, start: usize) -> Evaluated {
-        if self.take_operator(&["("]).is_none() {
-            return Err(self.unexpected("`(` is expected"));
-        }
-        let left = self.or()?;
-        if self.take_operator(&[","]).is_none() {
-            return Err(self.unexpected("`,` is expected"));
-        }
-        let right = self.or()?;
-        self.close()?;
-        match (&left, &right) {
-            (Typed::Integer(a), Typed::Integer(b)) => {
-                Ok(Typed::Integer(if name == "min" { *a.min(b) } else { *a.max(b) }))
-            }
-            _ => match (real(&left), real(&right)) {
-                (Some(a), Some(b)) => Ok(Typed::Real(if name == "min" { a.min(b) } else { a.max(b) })),
-                _ => Err(self.mixed(start, name, &left, &right)),
-            },
-        }
-    }
-}
-
 fn real(value: &Typed) -> Option<f64> {
     match value {
         Typed::Integer(value) => Some(*value as f64),
@@ -475,10 +185,35 @@ fn real(value: &Typed) -> Option<f64> {
     }
 }
 
-/// The declared type decides, not the spelling: `1` given for a number divides as 1.0.
-fn typed(kind: Kind, number: &Number) -> Option<Typed> {
-    if kind == Kind::Integer {
-        return number.integer().ok().and_then(|value| i64::try_from(value).ok()).map(Typed::Integer);
+/// The value of a name. The declared type decides, not the spelling: `1` given for a number divides as 1.0.
+fn typed(kind: Kind, value: &Value) -> Result<Typed, Untyped> {
+    match (kind, value) {
+        (_, Value::Faulty) => Err(Untyped::Reported),
+        (_, Value::Text(text)) => Ok(Typed::Text(text.clone())),
+        (_, Value::Flag(flag)) => Ok(Typed::Flag(*flag)),
+        (Kind::Integer, Value::Number(number)) => {
+            let whole = number.integer().ok().and_then(|value| i64::try_from(value).ok());
+            whole.map(Typed::Integer).ok_or(Untyped::TooLarge)
+        }
+        (_, Value::Number(number)) => number.f64().map(Typed::Real).map_err(|_| Untyped::TooLarge),
+        (_, Value::List(items)) => {
+            let kind = match kind {
+                Kind::List(Item::Number) => Kind::Real64,
+                Kind::List(Item::Text) => Kind::Text,
+                _ => Kind::Integer,
+            };
+            items.iter().map(|item| typed(kind, item)).collect::<Result<_, _>>().map(Typed::List)
+        }
+        (_, Value::Null) => Err(Untyped::Nothing),
     }
-    number.f64().ok().map(Typed::Real)
+}
+
+/// Why a name has no typed value.
+enum Untyped {
+    /// A fault that was reported.
+    Reported,
+    /// A number out of range.
+    TooLarge,
+    /// No value at all.
+    Nothing,
 }

@@ -16,6 +16,8 @@ pub(crate) struct Fields<'tree> {
     pub rest: Vec<&'tree Argument>,
     /// Properties that no rule names.
     pub open: Vec<&'tree Property>,
+    /// Nodes of the block that no rule names.
+    pub open_nodes: Vec<&'tree Node>,
     /// Children in order, each checked against its own rule.
     pub children: Vec<Fields<'tree>>,
 }

@@ -29,6 +29,14 @@ fn initialiser(rule: NodeRule) -> NodeRule {
         .property(Rule::real32("bias-value", "Value of bias-init=\"constant\".").optional())
 }
 
+/// How the one parameter of a layer begins that has no bias.
+fn weight(rule: NodeRule, first: &'static str) -> NodeRule {
+    let std = Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0);
+    rule.property(Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text(first))
+        .property(std.or("1"))
+        .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
+}
+
 /// A size for both axes as a property, or one for each as a child node.
 fn pair(rule: NodeRule, name: &'static str, low: i64, doc: &'static str) -> NodeRule {
     let size = |name| Rule::integer(name, low, i64::from(u16::MAX), doc);
@@ -59,9 +67,32 @@ fn rules() -> Vec<NodeRule> {
     let conv = pair(conv, "dilation", 1, "Distance between taps; 1 by default.")
         .property(Rule::size("groups", "Independent groups of channels.").or("1"));
     let eps = || Rule::real32("eps", "Added to the variance.").above(0.0).or("1e-5");
+    let axis = || Rule::integer("axis", 1, 7, "The axis; the batch is 0.");
+    let index = |name, doc| Rule::integer(name, 0, i64::from(i32::MAX), doc);
+    let upsample = NodeRule::new("upsample2d", "makes pictures larger");
     vec![
         initialiser(linear),
         initialiser(conv),
+        weight(NodeRule::new("embedding", "a learned vector for each index"), "normal")
+            .property(Rule::size("vocabulary", "How many indices there are."))
+            .property(Rule::size("size", "Features of each vector."))
+            .property(index("padding-index", "The index that begins at zero and is not trained.").optional()),
+        weight(NodeRule::new("position-embedding", "adds a learned vector for each position"), "normal")
+            .property(Rule::size("length", "The longest sequence.")),
+        weight(NodeRule::new("class-token", "puts a learned vector before the first position"), "zeros"),
+        NodeRule::new("rotary-position", "turns pairs of features by their position's angles")
+            .property(Rule::size("heads", "Heads, each turned alike."))
+            .property(
+                Rule::real32("base", "Pair i of D/2 turns by base^(-2i/D) a position.")
+                    .above(0.0)
+                    .or("10000"),
+            )
+            .property(Rule::flag("interleaved", "Whether pairs are neighbours.").or_flag(false)),
+        NodeRule::new("gather", "picks rows of each example by index"),
+        pair(upsample, "scale", 1, "Factor of height and width.").property(
+            Rule::choice("mode", &["nearest", "bilinear"], "What stands between the pixels.")
+                .or_text("nearest"),
+        ),
         window("max-pool2d", "largest value of each window"),
         window("average-pool2d", "mean of each window").property(
             Rule::flag("count-include-padding", "Whether the border counts in the mean.").or_flag(true),
@@ -73,6 +104,23 @@ fn rules() -> Vec<NodeRule> {
                 .or("0.1"),
         ),
         NodeRule::new("layer-norm", "normalises over the last axis").property(eps()),
+        // PyTorch takes the machine epsilon of f32 where none is given.
+        NodeRule::new("rms-norm", "divides by the root mean square over the last axis")
+            .property(Rule::real32("eps", "Added to the mean square.").above(0.0).or("1.1920929e-7")),
+        NodeRule::new("group-norm", "normalises groups of channels of each example")
+            .property(Rule::size("groups", "Groups of channels."))
+            .property(eps())
+            .property(Rule::flag("affine", "Whether each channel has a weight and a bias.").or_flag(true)),
+        NodeRule::new("scale", "multiplies by a constant").property(Rule::real32("factor", "The constant.")),
+        NodeRule::new("slice", "keeps a part of an axis")
+            .property(axis())
+            .property(index("start", "The first index.").or("0"))
+            .property(Rule::size("length", "How many.")),
+        NodeRule::new("select", "keeps one index of an axis and drops the axis")
+            .property(axis())
+            .property(index("index", "The index.")),
+        NodeRule::new("mean", "the mean over an axis, which is dropped").property(axis()),
+        NodeRule::new("global-average-pool2d", "the mean of each channel of a picture"),
         NodeRule::new("relu", "max(x, 0)"),
         NodeRule::new("gelu", "x Φ(x)")
             .property(Rule::choice("approximate", &["none", "tanh"], "Which form.").or_text("none")),
@@ -83,7 +131,7 @@ fn rules() -> Vec<NodeRule> {
             "axis",
             1,
             7,
-            "The axis; the batch is 0.",
+            "The axis, from 1: axis 0 is the batch, whose examples stay apart.",
         )),
         NodeRule::new("dropout", "sets a share of elements to zero while training")
             .property(Rule::real32("p", "The share.").min(0.0).below(1.0)),
@@ -111,7 +159,11 @@ pub(crate) struct OperandRule {
 
 /// The operands of a layer that takes several; empty for those that take the current value alone.
 pub(crate) fn operands(kind: &str) -> &'static [OperandRule] {
-    let table: &[(&str, &'static [OperandRule])] = &[];
+    const GATHER: &[OperandRule] = &[
+        OperandRule { name: "values", required: true, doc: "the rows to pick from are expected" },
+        OperandRule { name: "index", required: true, doc: "the indices of the rows are expected" },
+    ];
+    let table: &[(&str, &'static [OperandRule])] = &[("gather", GATHER)];
     table.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, rules)| rules)
 }
 
@@ -149,6 +201,29 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
             weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
             bias_init: begin(fields, ["bias-init", "bias-std", "bias-value"], sink),
         },
+        "embedding" => LayerKind::Embedding {
+            vocabulary: fields.whole("vocabulary"),
+            size: fields.whole("size"),
+            padding_index: fields.optional_whole("padding-index"),
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+        },
+        "position-embedding" => LayerKind::PositionEmbedding {
+            length: fields.whole("length"),
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+        },
+        "class-token" => LayerKind::ClassToken {
+            weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
+        },
+        "rotary-position" => LayerKind::RotaryPosition {
+            heads: fields.whole("heads"),
+            base: fields.f32("base"),
+            interleaved: fields.flag("interleaved"),
+        },
+        "gather" => LayerKind::Gather,
+        "upsample2d" => LayerKind::Upsample2d {
+            scale: required_pair(fields, "scale", sink),
+            bilinear: fields.text("mode") == "bilinear",
+        },
         "max-pool2d" => {
             let (kernel, stride, padding) = windows(fields, sink);
             LayerKind::MaxPool2d { kernel, stride, padding }
@@ -160,6 +235,21 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
         }
         "batch-norm" => LayerKind::BatchNorm { eps: fields.f32("eps"), momentum: fields.f32("momentum") },
         "layer-norm" => LayerKind::LayerNorm { eps: fields.f32("eps") },
+        "rms-norm" => LayerKind::RmsNorm { eps: fields.f32("eps") },
+        "group-norm" => LayerKind::GroupNorm {
+            groups: fields.whole("groups"),
+            eps: fields.f32("eps"),
+            affine: fields.flag("affine"),
+        },
+        "scale" => LayerKind::Scale { factor: fields.f32("factor") },
+        "slice" => LayerKind::Slice {
+            axis: fields.whole("axis"),
+            start: fields.whole("start"),
+            length: fields.whole("length"),
+        },
+        "select" => LayerKind::Select { axis: fields.whole("axis"), index: fields.whole("index") },
+        "mean" => LayerKind::Mean { axis: fields.whole("axis") },
+        "global-average-pool2d" => LayerKind::GlobalAveragePool2d,
         "gelu" => LayerKind::Gelu { tanh: fields.text("approximate") == "tanh" },
         "silu" => LayerKind::Silu,
         "tanh" => LayerKind::Tanh,

@@ -3,7 +3,7 @@
 use super::check::check_nodes;
 use super::expand::{Expander, Frame};
 use super::fields::{Fields, absent};
-use super::module::{Module, ModuleKind, Modules, bind};
+use super::module::{Given, Module, ModuleKind, Modules, bind};
 use super::primitives as primitive;
 use super::rule::Kind;
 use super::{EDITION, cross, data, manifest};
@@ -52,6 +52,7 @@ pub(super) fn manifest(
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
+    let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
     let mut plan = Plan {
         edition,
@@ -66,6 +67,7 @@ pub(super) fn manifest(
         schedule,
         train,
         evaluate,
+        allow,
         modules: modules.uses(),
         origins,
     };
@@ -149,9 +151,15 @@ impl<'a> Lowering<'a, '_> {
         let root = Utf8Path::new("");
         let module = self.modules.load(reference, kind, Some(root), written.unwrap_or(span), self.sink)?;
         self.origin(section, written);
-        let scope = match fields.and_then(|fields| fields.node.map(|node| (node, &fields.open))) {
-            Some((node, open)) => bind(&module, open, node, section, self.sink),
-            None => bind(&module, &[], &nameless(section, span), section, self.sink),
+        let scope = match fields.and_then(|fields| fields.node.map(|node| (node, fields))) {
+            Some((node, fields)) => {
+                let given = Given { properties: &fields.open, nodes: &fields.open_nodes };
+                bind(&module, given, node, section, self.sink)
+            }
+            None => {
+                let given = Given { properties: &[], nodes: &[] };
+                bind(&module, given, &nameless(section, span), section, self.sink)
+            }
         };
         Some(Frame::new(module, scope, fields.map(|_| span)))
     }
@@ -165,18 +173,26 @@ impl<'a> Lowering<'a, '_> {
 
     fn environment(&mut self) -> Environment {
         let Some(primitive) = self.primitive(ModuleKind::Environment, "std:environments/cpu") else {
-            return Environment { name: String::new(), target: String::new(), pins: BTreeMap::new() };
+            return Environment {
+                name: String::new(),
+                target: String::new(),
+                pins: BTreeMap::new(),
+                device: None,
+            };
         };
         let mut pins = BTreeMap::new();
         let mut target = String::new();
+        let mut device = None;
         if let Some(fields) = primitive::fields(ModuleKind::Environment, &primitive.node, self.sink) {
             target = fields.text("target").to_owned();
             self.pins(&fields, &mut pins);
+            device = fields.child("device").map(primitive::device);
         }
+        self.origin("environment", self.node("environment").and_then(|fields| fields.span("module")));
         if let Some(fields) = self.node("environment") {
             self.pins(fields, &mut pins);
         }
-        Environment { name: primitive.module, target, pins }
+        Environment { name: primitive.module, target, pins, device }
     }
 
     fn pins(&mut self, fields: &Fields<'_>, pins: &mut BTreeMap<String, String>) {
@@ -491,6 +507,11 @@ fn text_of(kind: Kind, value: &Value) -> String {
             number.integer().map_or_else(|_| number.lexeme.clone(), |value| value.to_string())
         }
         Value::Number(number) => number.f64().map_or_else(|_| number.lexeme.clone(), number_text),
+        Value::List(items) => {
+            let item = kind.item().unwrap_or(Kind::Text);
+            let items: Vec<String> = items.iter().map(|value| text_of(item, value)).collect();
+            items.join(if kind == Kind::Shape { "x" } else { "," })
+        }
         Value::Null | Value::Faulty => "#null".to_owned(),
     }
 }

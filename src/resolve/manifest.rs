@@ -25,7 +25,7 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
-            module("model", "the model").once(),
+            module("model", "the model").once().open_block(),
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
@@ -82,8 +82,14 @@ pub(crate) fn table() -> &'static [NodeRule] {
                     Rule::integer("shards", 1, i64::from(u16::MAX), "Pieces that a batch is cut into.")
                         .or("1"),
                 ),
+            NodeRule::new("allow", "turns a warning off")
+                .many()
+                .argument(Rule::text("code", "The warning's code, such as `AMP0410`."))
+                .property(Rule::text("reason", "Why it does not matter here.")),
             NodeRule::new("evaluate", "when and what to evaluate")
-                .property(Rule::choice("every", &["epoch", "end"], "How often.").optional())
+                .property(
+                    Rule::choice("every", &["epoch", "end"], "How often.").numbers_in("steps").optional(),
+                )
                 .property(
                     Rule::integer("steps", 1, i64::from(u32::MAX), "Evaluates after each so many steps.")
                         .optional(),
@@ -114,10 +120,7 @@ fn data() -> NodeRule {
     NodeRule::new("data", "where the data is, how it is read, cut and batched")
         .once()
         .argument(Rule::text("name", "Shown to people."))
-        .child(
-            NodeRule::new("source", "one file with features and labels")
-                .argument(Rule::text("path", "The file.")),
-        )
+        .child(pair("source", "one file with features and labels, or one file of each"))
         .child(
             NodeRule::new("sources", "files of features and labels")
                 .child(pair("train", "the training data").once())
@@ -151,7 +154,11 @@ fn data() -> NodeRule {
         .child(labels().property(classes()))
         .child(
             NodeRule::new("columns", "how the rows of a CSV file are read")
-                .property(Rule::text("label", "The label's column by name, or `last`.").optional())
+                .property(
+                    Rule::text("label", "The label's column by name, or `last`.")
+                        .numbers_in("label-index")
+                        .optional(),
+                )
                 .property(
                     Rule::integer("label-index", 0, i64::from(u32::MAX), "The label's column, from 0.")
                         .optional(),

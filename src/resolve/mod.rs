@@ -4,6 +4,7 @@
 //! modules, `expression` computes, `expand` turns bodies into layers. All independent faults are reported at once; a plan
 //! comes back only when there was no error. Nothing here touches the disk but through [`World`].
 
+mod allow;
 mod check;
 mod cross;
 mod data;
@@ -25,9 +26,10 @@ pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
 pub use rule::{Kind, Presence, Range, Rule};
 
+use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
-use crate::plan::Plan;
-use crate::world::{Memory, World};
+use crate::plan::{Plan, Policy};
+use crate::world::{Memory, NotRegular, World};
 use crate::{stdlib, syntax};
 use camino::Utf8Path;
 
@@ -40,22 +42,41 @@ pub fn resolve(
     world: &dyn World,
     sources: &mut SourceMap,
 ) -> (Option<Plan>, Vec<Diagnostic>) {
-    let unreadable =
-        |message: String, help: &str| (None, vec![Diagnostic::error(codes::UNREADABLE, message).help(help)]);
-    match world.read(path).map(String::from_utf8) {
-        Ok(Ok(text)) => resolve_text(path, &text, world, sources),
-        Ok(Err(fault)) => {
-            let at = fault.utf8_error().valid_up_to();
-            unreadable(
-                format!("the manifest `{path}` is not UTF-8 text: byte {at} is no part of a character"),
-                "save the file as UTF-8",
-            )
-        }
-        Err(fault) => unreadable(
-            format!("the manifest `{path}` cannot be read: {}", module::reason(&fault)),
-            "`amp init` writes a manifest to begin with",
-        ),
+    match read(path, world) {
+        Ok(text) => resolve_text(path, &text, world, sources),
+        Err(fault) => (None, vec![*fault]),
     }
+}
+
+/// Reads the text of a manifest or a module that a person named.
+///
+/// # Errors
+/// Code 0200: nothing is there, it may not be read, it is no regular file, or it is not UTF-8.
+pub fn read(path: &Utf8Path, world: &dyn World) -> Result<String, Box<Diagnostic>> {
+    let unreadable =
+        |message: String, help: &str| Box::new(Diagnostic::error(codes::UNREADABLE, message).help(help));
+    let bytes = world.read(path).map_err(|fault| {
+        if let Some(found) = NotRegular::of(&fault) {
+            return unreadable(found.to_string(), "write what it gives into a file, and name that file");
+        }
+        let help = match fault.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                "name a manifest, or write one to begin with: `amp init`"
+            }
+            std::io::ErrorKind::PermissionDenied => "ask its owner for the permission to read it",
+            std::io::ErrorKind::IsADirectory => "name the file in that folder",
+            _ => "mend what keeps the file from being read, or name another one",
+        };
+        unreadable(format!("`{path}` cannot be read: {}", module::reason(&fault)), help)
+    })?;
+    String::from_utf8(bytes).map_err(|fault| {
+        let at = fault.utf8_error().valid_up_to();
+        let line = fault.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        unreadable(
+            format!("`{path}` is not UTF-8 text: byte {at}, on line {line}, is no part of a character"),
+            "save the file as UTF-8",
+        )
+    })
 }
 
 /// Resolves a manifest's text, which is added to the sources; modules are looked for beside `path`.
@@ -96,6 +117,23 @@ fn shorten(diagnostics: &mut Vec<Diagnostic>) {
         let help = last.help.take().map_or(String::new(), |help| format!("{help}\n"));
         last.help = Some(format!("{help}{more} more faults are not shown"));
     }
+}
+
+/// The policy `amp-fp16`, `amp-bf16` or `fp32` of the library, by its low format.
+pub fn library_policy(low: Format) -> Option<Policy> {
+    let name = match low {
+        Format::F16 => "std:precision/amp-fp16",
+        Format::Bf16 => "std:precision/amp-bf16",
+        Format::F32 => "std:precision/fp32",
+    };
+    let (world, mut sources, mut sink) = (Memory::default(), SourceMap::default(), Sink::default());
+    let span = Span { file: FileId(0), start: 0, end: 0 };
+    let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
+    let module = modules.load(name, ModuleKind::Precision, None, span, &mut sink)?;
+    let frame = expand::Frame::new(module, module::Scope::new(), None);
+    let node = expand::Expander::new(&mut modules, &mut sink).primitive(&frame)?;
+    let fields = primitives::fields(ModuleKind::Precision, &node, &mut sink)?;
+    Some(primitives::policy(name, &fields, &mut sink))
 }
 
 /// A library module as its documentation shows it.

@@ -17,7 +17,7 @@ use crate::diag::{Diagnostic, Sink, SourceMap, Span, codes};
 use crate::digest::Digest;
 use crate::plan::ModuleUse;
 use crate::stdlib;
-use crate::syntax::{self, Argument, Node, Property, Value};
+use crate::syntax::{self, Argument, Node, Property, Value, Word};
 use crate::world::World;
 use camino::{Utf8Component, Utf8Path, Utf8PathBuf};
 use std::collections::BTreeMap;
@@ -305,18 +305,21 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// Gives a module's parameters their values: those of `properties`, else defaults.
-pub(crate) fn bind(
-    module: &Module,
-    properties: &[&Property],
-    node: &Node,
-    path: &str,
-    sink: &mut Sink,
-) -> Scope {
+/// What a node says about a module's parameters: properties, and the nodes of its block for lists and shapes.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    /// Properties that no rule of the node names.
+    pub properties: &'a [&'a Property],
+    /// Nodes of its block that no rule of the node names.
+    pub nodes: &'a [&'a Node],
+}
+
+/// Gives a module's parameters their values: those that are given, else defaults.
+pub(crate) fn bind(module: &Module, given: Given<'_>, node: &Node, path: &str, sink: &mut Sink) -> Scope {
     let mut scope = Scope::new();
-    for property in properties {
+    for property in given.properties {
         let Some(rule) = module.parameters.iter().find(|rule| rule.name == property.name.text) else {
-            unknown_parameter(module, property, sink);
+            unknown_parameter(module, &property.name, sink);
             continue;
         };
         let value: &Argument = &property.value;
@@ -326,6 +329,9 @@ pub(crate) fn bind(
         let value = if passed { value.value.clone() } else { Value::Faulty };
         let field = Field { value, span: Some(property.value.span) };
         scope.insert(rule.name.to_string(), (rule.kind, field));
+    }
+    for child in given.nodes {
+        bind_node(module, child, path, &mut scope, sink);
     }
     for rule in &module.parameters {
         if scope.contains_key(rule.name.as_ref()) {
@@ -343,14 +349,41 @@ pub(crate) fn bind(
     scope
 }
 
-fn unknown_parameter(module: &Module, property: &Property, sink: &mut Sink) {
+/// A parameter that is given as a node, which lists and shapes are.
+fn bind_node(module: &Module, node: &Node, path: &str, scope: &mut Scope, sink: &mut Sink) {
+    let name = node.name.text.as_str();
+    let Some(rule) = module.parameters.iter().find(|rule| rule.name == name) else {
+        unknown_parameter(module, &node.name, sink);
+        return;
+    };
+    let mut value = Value::Faulty;
+    if rule.kind.item().is_some() {
+        value = super::check::check_list(rule, node, &format!("{path}.{name}"), sink);
+    } else {
+        let message = format!("`{path}.{name}` stands as a node, and is {}", rule.kind.describe());
+        let diagnostic = Diagnostic::error(codes::WRONG_TYPE, message).at(node.span, "a list stands so");
+        let declared = rule.span.into_iter();
+        let diagnostic = declared.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "declared here"));
+        sink.push(diagnostic.help(format!("write `{name}=…` on the line of the module")));
+    }
+    let field = Field { value, span: Some(node.span) };
+    if let Some((_, first)) = scope.insert(name.to_owned(), (rule.kind, field)) {
+        let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, format!("`{path}.{name}` is given twice"))
+            .at(node.span, "given again");
+        let first = first.span.into_iter();
+        let diagnostic = first.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "first given here"));
+        sink.push(diagnostic.help("keep one of them"));
+    }
+}
+
+fn unknown_parameter(module: &Module, word: &Word, sink: &mut Sink) {
     let known: Vec<&str> = module.parameters.iter().map(|rule| rule.name.as_ref()).collect();
-    let name = clip(&property.name.text);
+    let name = clip(&word.text);
     sink.push(
         Diagnostic::error(codes::UNKNOWN_PROPERTY, format!("`{}` has no parameter `{name}`", module.name))
-            .at(property.name.span, "not known here")
+            .at(word.span, "not known here")
             .at(module.span, "the module's parameters are declared below this line")
-            .help(suggestion(&property.name.text, &known)),
+            .help(suggestion(&word.text, &known)),
     );
 }
 
@@ -363,5 +396,9 @@ fn missing_parameter(module: &Module, rule: &Rule, node: &Node, path: &str, sink
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, "declared here without a default");
     }
-    sink.push(diagnostic.help(format!("write `{}=…`: {}", rule.name, super::check::lower(&rule.doc))));
+    let form = match rule.kind.item() {
+        Some(_) => format!("{{ {} … }}", rule.name),
+        None => format!("{}=…", rule.name),
+    };
+    sink.push(diagnostic.help(format!("write `{form}`: {}", super::check::lower(&rule.doc))));
 }

@@ -6,12 +6,12 @@ use super::module::ModuleKind;
 use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Sink, codes};
-use crate::plan::{Class, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
+use crate::plan::{Class, Device, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
 use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 20] = [
+pub const OP_KINDS: [&str; 31] = [
     "add",
     "average-pool2d",
     "batch-norm",
@@ -19,19 +19,30 @@ pub const OP_KINDS: [&str; 20] = [
     "conv2d",
     "cross-entropy",
     "dropout",
+    "embedding",
+    "expand",
+    "gather",
     "gelu",
+    "group-norm",
     "layer-norm",
     "linear",
     "max-pool2d",
+    "mean",
     "mean-squared-error",
     "multiply",
     "relu",
     "reshape",
+    "rms-norm",
+    "rotary-position",
+    "scale",
     "sigmoid",
     "silu",
+    "slice",
     "softmax",
+    "subtract",
     "tanh",
     "transpose",
+    "upsample2d",
 ];
 
 /// The formats that a policy can name.
@@ -98,7 +109,28 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
         ModuleKind::Environment => vec![
             NodeRule::new("target", "where a run may run")
                 .argument(Rule::choice("target", &["cpu", "cuda"], "The kind of device."))
-                .child(pin_rule()),
+                .child(pin_rule())
+                .child(
+                    NodeRule::new("device", "the device that the run is meant for")
+                        .argument(Rule::text("name", "As its maker calls it."))
+                        .property(
+                            Rule::real64("memory-gib", "Memory that a run can have, in GiB.")
+                                .above(0.0)
+                                .below(1e6),
+                        )
+                        .property(Rule::integer(
+                            "capability-major",
+                            1,
+                            99,
+                            "CUDA compute capability, before the point.",
+                        ))
+                        .property(Rule::integer(
+                            "capability-minor",
+                            0,
+                            9,
+                            "CUDA compute capability, after the point.",
+                        )),
+                ),
         ],
     }
 }
@@ -109,6 +141,15 @@ pub(crate) fn pin_rule() -> NodeRule {
         .many()
         .argument(Rule::text("name", "What is pinned."))
         .argument(Rule::text("version", "Its version."))
+}
+
+/// The device that a node says.
+pub(super) fn device(fields: &Fields<'_>) -> Device {
+    Device {
+        name: fields.text("name").to_owned(),
+        memory_bytes: (fields.f64("memory-gib") * 1_073_741_824.0) as u64,
+        capability: (fields.whole("capability-major"), fields.whole("capability-minor")),
+    }
 }
 
 /// Checks a primitive; its values, or `None` when its name is not known.
@@ -133,7 +174,7 @@ pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Opt
         return Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay };
     }
     let (momentum, nesterov) = (fields.f32("momentum"), fields.flag("nesterov"));
-    if nesterov && momentum == 0.0 {
+    if nesterov && momentum == 0.0 && fields.get("momentum").is_some() {
         let diagnostic = Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
         let span = fields.span("nesterov").into_iter();
         let diagnostic = span.fold(diagnostic, |diagnostic, span| {
@@ -161,7 +202,8 @@ pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler
         "static" => Scaler::Static { scale: fields.f32("scale") },
         "dynamic" => {
             let (init, floor) = (fields.f32("init"), fields.f32("floor"));
-            if floor > init {
+            // A faulty value is missing here, and has a report of its own.
+            if floor > init && fields.get("init").is_some() {
                 let diagnostic =
                     Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
                 let places = [("floor", "the floor"), ("init", "the first scale")];

@@ -24,6 +24,37 @@ pub enum Kind {
     Flag,
     /// A string.
     Text,
+    /// The name of a value that the caller saved, or the empty text.
+    Saved,
+    /// Sizes, each at least 1.
+    Shape,
+    /// Several values of one type.
+    List(Item),
+}
+
+/// The type of a list's items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Number,
+    /// Texts.
+    Text,
+}
+
+impl Item {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Integer, Self::Number, Self::Text];
+
+    /// The name that `of=` uses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Text => "text",
+        }
+    }
 }
 
 impl Kind {
@@ -34,6 +65,21 @@ impl Kind {
             Self::Real32 | Self::Real64 => "a number",
             Self::Flag => "`#true` or `#false`",
             Self::Text => "text in double quotes",
+            Self::Saved => "the name of a saved value in double quotes",
+            Self::Shape => "a shape",
+            Self::List(Item::Integer) => "a list of whole numbers",
+            Self::List(Item::Number) => "a list of numbers",
+            Self::List(Item::Text) => "a list of texts",
+        }
+    }
+
+    /// The type of the items of a shape or a list.
+    pub fn item(self) -> Option<Self> {
+        match self {
+            Self::Shape | Self::List(Item::Integer) => Some(Self::Integer),
+            Self::List(Item::Number) => Some(Self::Real64),
+            Self::List(Item::Text) => Some(Self::Text),
+            _ => None,
         }
     }
 
@@ -44,6 +90,9 @@ impl Kind {
             Self::Real32 | Self::Real64 => "number",
             Self::Flag => "flag",
             Self::Text => "text",
+            Self::Saved => "value",
+            Self::Shape => "shape",
+            Self::List(_) => "list",
         }
     }
 }
@@ -128,10 +177,14 @@ pub struct Rule {
     pub kind: Kind,
     /// What holds without it.
     pub presence: Presence,
-    /// The numbers that it may be.
+    /// The numbers that it may be; of a list, those that each item may be.
     pub range: Range,
+    /// How many items a list may have.
+    pub length: Range,
     /// The texts that it may be; any when empty.
     pub one_of: Vec<Name>,
+    /// For a text: the property beside it that takes numbers of the same meaning.
+    pub numbers_in: Option<&'static str>,
     /// What it is, one sentence.
     pub doc: Name,
     /// Where a module declares it.
@@ -145,7 +198,9 @@ impl Rule {
             kind,
             presence: Presence::Required,
             range: Range::default(),
+            length: Range::default(),
             one_of: Vec::new(),
+            numbers_in: None,
             doc: Name::Borrowed(doc),
             span: None,
         }
@@ -187,6 +242,18 @@ impl Rule {
             one_of: one_of.iter().map(|text| Name::Borrowed(*text)).collect(),
             ..Self::new(name, Kind::Text, doc)
         }
+    }
+
+    /// The rule of one item of a list or a shape.
+    pub(crate) fn item(&self) -> Option<Self> {
+        let kind = self.kind.item()?;
+        Some(Self { kind, presence: Presence::Required, ..self.clone() })
+    }
+
+    /// A text, whose numbers stand in another property.
+    pub fn numbers_in(mut self, other: &'static str) -> Self {
+        self.numbers_in = Some(other);
+        self
     }
 
     /// With a lower end.
@@ -266,6 +333,8 @@ pub struct NodeRule {
     pub properties: Vec<Rule>,
     /// True when further properties belong to a module or are names of the user's choice.
     pub open: bool,
+    /// True when further nodes of its block belong to a module.
+    pub open_block: bool,
     /// Its children; braces are refused when there are none.
     pub children: Vec<NodeRule>,
 }
@@ -281,6 +350,7 @@ impl NodeRule {
             rest: None,
             properties: Vec::new(),
             open: false,
+            open_block: false,
             children: Vec::new(),
         }
     }
@@ -318,6 +388,12 @@ impl NodeRule {
     /// With properties that are checked elsewhere.
     pub fn open(mut self) -> Self {
         self.open = true;
+        self
+    }
+
+    /// With nodes in its block that are checked elsewhere.
+    pub fn open_block(mut self) -> Self {
+        self.open_block = true;
         self
     }
 

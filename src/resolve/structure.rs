@@ -76,7 +76,11 @@ pub(super) fn structure(name: &str) -> NodeRule {
         "else" => NodeRule::new("else", "keeps its block when the condition before it does not hold"),
         "residual" => NodeRule::new("residual", "adds its block's input to its output"),
         "parallel" => NodeRule::new("parallel", "runs chains from one input and combines their outputs")
-            .property(Rule::choice("combine", &["add", "multiply", "concatenate"], "How the outputs meet."))
+            .property(Rule::choice(
+                "combine",
+                &["add", "subtract", "multiply", "concatenate"],
+                "How the outputs meet.",
+            ))
             .property(
                 Rule::integer("axis", 1, 7, "The axis to concatenate along; the batch is 0.").optional(),
             ),
@@ -89,6 +93,7 @@ pub(super) fn structure(name: &str) -> NodeRule {
         _ => NodeRule::new("use", "puts another module here")
             .argument(Rule::text("module", "The module."))
             .argument(Rule::text("name", "The name in paths.").optional())
-            .open(),
+            .open()
+            .open_block(),
     }
 }

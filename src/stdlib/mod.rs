@@ -11,7 +11,16 @@ macro_rules! library {
 }
 
 library! {
+    "environments/a100-40gb"
+    "environments/a100-80gb"
     "environments/cpu"
+    "environments/cuda"
+    "environments/gtx-1080-ti"
+    "environments/h100-80gb"
+    "environments/h200"
+    "environments/rtx-4090"
+    "environments/t4"
+    "environments/v100-16gb"
     "models/cnn"
     "models/mlp"
     "optimizers/adamw"

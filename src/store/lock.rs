@@ -4,7 +4,7 @@
 //! A lock is an empty file under `locks/`, locked through the operating system, which lets go when the process ends in
 //! whatever way. The files stay: removing one while another process waits for it would make two locks of one name.
 //! Invariant: correctness never rests on a lock, only saved work does; files are whole because they are renamed. So a
-//! file system without locks is used without them.
+//! file system without locks is used without them. [`hold_file`] is the exception that rests on one, and says so.
 
 use super::StoreError;
 use camino::Utf8Path;
@@ -72,6 +72,34 @@ pub(super) fn try_acquire(path: &Utf8Path) -> Result<Option<LockGuard>, StoreErr
         }
         Err(TryLockError::Error(error)) => failed(error),
     }
+}
+
+/// Keeps other processes of amp from changing a file until dropped, so that it can be read, changed and written as one
+/// act. The folder that holds the file is what is locked: the file itself is replaced by renaming, which would leave a
+/// waiting process with a lock on the old one, and no file has to be left beside it.
+///
+/// Where a folder cannot be locked (a network file system, another operating system) the act is done without; then only
+/// the moment between reading and renaming is open.
+///
+/// # Errors
+/// [`StoreError`] when the folder cannot be opened.
+pub fn hold_file(path: &Utf8Path) -> Result<LockGuard, StoreError> {
+    let folder = super::atomic::folder_of(path);
+    if cfg!(not(unix)) {
+        return Ok(LockGuard { file: None, waited: false });
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .open(folder)
+        .map_err(|error| StoreError::io("open the folder", folder, error))?;
+    Ok(match file.try_lock() {
+        Ok(()) => LockGuard { file: Some(file), waited: false },
+        Err(TryLockError::WouldBlock) => {
+            file.lock().map_err(|error| StoreError::io("lock the folder", folder, error))?;
+            LockGuard { file: Some(file), waited: true }
+        }
+        Err(TryLockError::Error(_)) => LockGuard { file: None, waited: false },
+    })
 }
 
 fn open(path: &Utf8Path) -> Result<File, StoreError> {

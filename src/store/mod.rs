@@ -28,10 +28,10 @@ mod tests;
 pub use append::Appender;
 pub use atomic::{read_file, write_file, write_parts};
 pub use error::StoreError;
-pub use lock::LockGuard;
+pub use lock::{LockGuard, hold_file};
 pub use map::{Mapped, bytes_of, numbers_of};
-pub use runs::RunFolder;
-pub use walk::{Entry, EntryKind, Verification};
+pub use runs::{RECORD, RunFolder};
+pub use walk::{Entry, EntryKind, Verification, check_file};
 
 use crate::digest::Digest;
 use camino::{Utf8Path, Utf8PathBuf};

@@ -8,6 +8,9 @@ use crate::digest::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
 
+/// The file in a run's folder that its events are written to.
+pub const RECORD: &str = "record.ndjson";
+
 /// The folder of one execution of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
@@ -40,6 +43,23 @@ impl Store {
                 Err(error) => return Err(StoreError::io("create the folder", &path, error)),
             }
         }
+    }
+
+    /// Removes the folder of an execution that ended before its first event: it says nothing of anything. One whose
+    /// record has content stays.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn abandon_run(&self, folder: &RunFolder) -> Result<(), StoreError> {
+        let record = folder.path.join(RECORD);
+        if std::fs::metadata(&record).is_ok_and(|metadata| metadata.len() > 0) {
+            return Ok(());
+        }
+        std::fs::remove_dir_all(&folder.path)
+            .map_err(|error| StoreError::io("remove the folder", &folder.path, error))?;
+        // The folder of all runs of this lock goes as well when this was the only one; else the system refuses.
+        let _ = std::fs::remove_dir(atomic::folder_of(&folder.path));
+        Ok(())
     }
 
     /// All executions of a lock that this store holds, by serial.

@@ -95,7 +95,8 @@ impl Store {
         Ok(entries)
     }
 
-    /// Reads every blob and every prepared file again and compares it with its digest.
+    /// Reads every blob and every prepared file again and compares it with its digest. What is in the folder of a run is
+    /// for those to check who know what a record means.
     ///
     /// # Errors
     /// [`StoreError`] only when the store cannot be listed; damage is in the answer.
@@ -103,9 +104,9 @@ impl Store {
         let mut verification = Verification::default();
         for entry in self.list()? {
             let outcome = match (entry.kind, entry.digest) {
-                (EntryKind::Blob, Some(digest)) => check(&entry.path, digest),
+                (EntryKind::Blob, Some(digest)) => check_file(&entry.path, digest),
                 (EntryKind::Prepared, Some(_)) => prepared::noted_digest(&entry.path)
-                    .and_then(|digest| check(&entry.path.join(prepared::TENSORS), digest)),
+                    .and_then(|digest| check_file(&entry.path.join(prepared::TENSORS), digest)),
                 _ => continue,
             };
             verification.checked += 1;
@@ -177,8 +178,18 @@ pub(super) fn names_in(folder: &Utf8Path) -> Result<Vec<String>, StoreError> {
     Ok(names)
 }
 
-fn check(path: &Utf8Path, expected: Digest) -> Result<(), StoreError> {
-    let (found, _) = atomic::hash_file(path)?;
+/// Reads a file again and compares it with its digest.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] with what was expected and what was found; [`StoreError::Missing`] when it is not there; an
+/// I/O error otherwise.
+pub fn check_file(path: &Utf8Path, expected: Digest) -> Result<(), StoreError> {
+    let (found, _) = match atomic::hash_file(path) {
+        Err(error) if error.is_not_found() => {
+            return Err(StoreError::Missing { digest: expected, path: path.to_owned() });
+        }
+        outcome => outcome?,
+    };
     if found == expected {
         Ok(())
     } else {

@@ -85,6 +85,8 @@ pub enum Value {
     Null,
     /// Something that was reported already; to be passed over in silence.
     Faulty,
+    /// Several values. The reader never makes one: the parameters of modules do.
+    List(Vec<Value>),
 }
 
 /// A number as it is written.
@@ -103,6 +105,7 @@ impl Value {
             Self::Flag(_) => "a flag",
             Self::Null => "null",
             Self::Faulty => "a faulty value",
+            Self::List(_) => "a list",
         }
     }
 }

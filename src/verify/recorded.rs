@@ -3,7 +3,7 @@
 
 use crate::digest::Digest;
 use crate::lock::{Lock, RecordedEvaluation};
-use crate::record::{Record, Step};
+use crate::record::{Ending, Record, Step};
 use std::collections::BTreeMap;
 
 /// What a run gave, as far as it is known.
@@ -17,6 +17,8 @@ pub struct Recorded {
     pub evaluations: BTreeMap<(u64, String), RecordedEvaluation>,
     /// The end.
     pub end: Option<End>,
+    /// Why there is no end, when there is none: the run was interrupted, a fault stopped it, or the record was cut.
+    pub unfinished: Option<String>,
 }
 
 /// How a whole run ended.
@@ -34,7 +36,13 @@ impl Recorded {
     /// What a lock recorded of a platform; of a platform that it does not have, nothing.
     pub fn from_lock(lock: &Lock, platform: &str) -> Self {
         let Some(platform) = lock.platforms.get(platform) else {
-            return Self { run_id: None, steps: Vec::new(), evaluations: BTreeMap::new(), end: None };
+            return Self {
+                run_id: None,
+                steps: Vec::new(),
+                evaluations: BTreeMap::new(),
+                end: None,
+                unfinished: None,
+            };
         };
         let result = platform.result.as_ref();
         Self {
@@ -46,6 +54,7 @@ impl Recorded {
                 chain: result.chain,
                 parameters: result.parameters,
             }),
+            unfinished: None,
         }
     }
 
@@ -65,6 +74,17 @@ impl Recorded {
                 chain: finished.chain,
                 parameters: finished.parameters,
             }),
+            unfinished: unfinished(record),
         }
+    }
+}
+
+/// Why a record has no end, each reason in its own words.
+fn unfinished(record: &Record) -> Option<String> {
+    match record.ending() {
+        Ending::Finished(_) => None,
+        Ending::Interrupted(step) => Some(format!("it was interrupted after step {step}")),
+        Ending::Fault(code, step) => Some(format!("it was stopped by {code} after step {step}")),
+        Ending::Cut => Some(format!("its record is cut after step {}", record.last_step())),
     }
 }

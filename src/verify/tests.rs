@@ -5,7 +5,7 @@ use crate::diff::tests::record;
 use crate::digest::Digest;
 use crate::lock::tests::input;
 use crate::lock::{Lock, Platform, RecordedEvaluation, RecordedResult, derive};
-use crate::record::Record;
+use crate::record::{Event, Record, StopReason, Stopped};
 
 /// A lock that recorded the record's results.
 fn lock_of(record: &Record) -> Lock {
@@ -106,7 +106,12 @@ fn an_interrupted_run_is_inconclusive_until_it_differs() {
     assert_eq!((verdict.answer, verdict.compared), (Answer::Inconclusive, 3));
     assert_eq!(
         verdict.missing,
-        ["step 3", "step 4", "evaluation test at step 4", "the end of this run: it was interrupted"]
+        [
+            "step 3",
+            "step 4",
+            "evaluation test at step 4",
+            "the end of this run: its record is cut after step 2"
+        ]
     );
     let mut other = record(1.5, 0.75);
     other.events.truncate(4);
@@ -115,6 +120,29 @@ fn an_interrupted_run_is_inconclusive_until_it_differs() {
     cut.events.clear();
     let verdict = compare(&Recorded::from_record(&cut), &cut);
     assert_eq!((verdict.answer, verdict.compared), (Answer::Inconclusive, 0));
+}
+
+#[test]
+fn each_reason_for_a_missing_end_has_its_words() {
+    let whole = record(1.0, 0.75);
+    let mut short = whole.clone();
+    short.events.pop();
+    let mut line = short.events[0].clone();
+    let reasons = [
+        (StopReason::Interrupted, "it was interrupted after step 4"),
+        (StopReason::Fault("AMP0731".to_owned()), "it was stopped by AMP0731 after step 4"),
+    ];
+    for (reason, words) in reasons {
+        let mut stopped = short.clone();
+        line.event = Event::Stopped(Stopped { reason, step: 4 });
+        line.chain = None;
+        stopped.events.push(line.clone());
+        let verdict = compare(&Recorded::from_record(&stopped), &whole);
+        assert_eq!(verdict.missing, [format!("the end of the run that was recorded: {words}")]);
+        assert_eq!(verdict.answer, Answer::Inconclusive);
+    }
+    let verdict = compare(&Recorded::from_record(&short), &whole);
+    assert_eq!(verdict.missing, ["the end of the run that was recorded: its record is cut after step 4"]);
 }
 
 #[test]

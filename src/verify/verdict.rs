@@ -229,11 +229,11 @@ impl Comparison {
 
     fn end(&mut self, expected: &Recorded, actual: &Recorded) {
         let Some(end) = expected.end else {
-            self.verdict.missing.push("the end of the run that was recorded: it was interrupted".to_owned());
+            self.lacks_end("the run that was recorded", expected);
             return;
         };
         let Some(found) = actual.end else {
-            self.verdict.missing.push("the end of this run: it was interrupted".to_owned());
+            self.lacks_end("this run", actual);
             return;
         };
         let pairs = [
@@ -255,6 +255,11 @@ impl Comparison {
         }
         self.verdict.differences.truncate(MOST_DIFFERENCES - fields.len());
         self.keep(fields);
+    }
+
+    fn lacks_end(&mut self, whose: &str, side: &Recorded) {
+        let why = side.unfinished.as_deref().unwrap_or("nothing was recorded of it");
+        self.verdict.missing.push(format!("the end of {whose}: {why}"));
     }
 
     fn keep(&mut self, fields: Vec<Difference>) {

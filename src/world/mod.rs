@@ -2,14 +2,16 @@
 
 use camino::{Utf8Path, Utf8PathBuf};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 
 /// Where manifests, user modules and data sources are read from.
 pub trait World {
-    /// Reads a whole file.
+    /// Reads a whole regular file.
     ///
     /// # Errors
-    /// The operating system's error, naming the path.
+    /// The operating system's error, naming the path; [`NotRegular`] for what has no end or no bytes of its own: a pipe, a
+    /// socket, a device.
     fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>>;
 
     /// True when the path is a folder.
@@ -22,6 +24,49 @@ pub trait World {
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>>;
 }
 
+/// A path that names something else than a regular file: reading it would wait for ever, or never end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRegular {
+    /// The path.
+    pub path: Utf8PathBuf,
+    /// What it is, with its article.
+    pub found: &'static str,
+}
+
+impl fmt::Display for NotRegular {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is {}, expected a regular file", self.path, self.found)
+    }
+}
+
+impl std::error::Error for NotRegular {}
+
+impl NotRegular {
+    /// What an error of [`World::read`] says of the path, if this is why.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref().and_then(|inner| inner.downcast_ref())
+    }
+}
+
+/// What a path is that is no regular file; folders are left to the error that reading one gives.
+#[cfg(unix)]
+fn irregular(metadata: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_fifo() => Some("a pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        () => None,
+    }
+}
+
+/// What a path is that is no regular file; folders are left to the error that reading one gives.
+#[cfg(not(unix))]
+fn irregular(metadata: &std::fs::Metadata) -> Option<&'static str> {
+    (!metadata.is_file() && !metadata.is_dir()).then_some("no file")
+}
+
 /// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
@@ -29,6 +74,14 @@ pub struct Disk;
 impl World for Disk {
     #[expect(clippy::disallowed_methods, reason = "this is the one reader of source files")]
     fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>> {
+        // Asked before it is opened, for opening a pipe waits until somebody writes.
+        let metadata = fs_err::metadata(path)?;
+        if let Some(found) = irregular(&metadata) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                NotRegular { path: path.to_owned(), found },
+            ));
+        }
         fs_err::read(path)
     }
 
@@ -92,3 +145,6 @@ impl World for Memory {
             .collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,12 +158,12 @@ fn graph_prints_every_stage_as_text_and_json() {
 }
 
 #[test]
-fn env_knows_this_machine_and_an_unknown_device_is_exit_3() {
+fn env_knows_this_machine_and_a_device_that_is_not_there_is_exit_3() {
     let place = Place::with_manifest(SMALL);
     let document = place.amp(&["env", "--json"]).ends(0).json();
     assert!(document["schema"].as_str().is_some());
     let _ = place.amp(&["run", "--device", "cuda"]).ends(3);
-    let _ = place.amp(&["run", "--isa", "sse9"]).ends(3);
+    let _ = place.amp(&["run", "--isa", "sse9"]).ends(2);
 }
 
 #[test]
@@ -220,8 +220,13 @@ fn the_store_lists_verifies_and_cleans_itself() {
     let _ = place.amp(&["store", "verify"]).ends(0);
     let _ = place.amp(&["store", "gc", "--dry-run"]).ends(0);
     assert_eq!(place.amp(&["store", "ls"]).ends(0).stdout, listed.stdout);
-    let _ = place.amp(&["store", "gc"]).ends(0);
-    let _ = place.amp(&["store", "verify"]).ends(7);
+    let gone = place.amp(&["store", "gc", "--dry-run", "--json"]).ends(0).json();
+    assert_eq!(gone["dry_run"], true);
+    let gone = place.amp(&["store", "gc", "--json"]).ends(0).json();
+    assert_eq!(gone["dry_run"], false);
+    // Runs stay, and are verified: record, checkpoint and lock.
+    let document = place.amp(&["store", "verify", "--json"]).ends(0).json();
+    assert_eq!(document["compared"], 3);
 }
 
 #[test]

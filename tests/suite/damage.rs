@@ -34,7 +34,7 @@ fn start(place: &Place) -> (Child, std::path::PathBuf) {
 }
 
 /// The first file of this name below a folder.
-fn find(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
+pub fn find(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
     for entry in std::fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
         if path.is_dir() {
@@ -168,6 +168,14 @@ impl Drop for Mount {
     }
 }
 
+/// The folders of all runs of a store.
+fn run_folders(store: &Path) -> Vec<std::path::PathBuf> {
+    let below = |folder: &Path| -> Vec<_> {
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    below(&store.join("runs")).iter().flat_map(|run| below(run)).collect()
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_leaves_no_half_file() {
     let place = Place::with_manifest(&SMALL.replace("train epochs=2", "train epochs=40"));
@@ -176,6 +184,10 @@ fn a_full_disk_is_an_error_and_leaves_no_half_file() {
         let answer = place.amp(&["run", "--store", "full"]).ends(3);
         assert!(answer.stderr.contains("AMP07"), "{}", answer.stderr);
         assert!(find(&mount.0, "model.safetensors").is_none(), "a checkpoint on a full disk");
+        for folder in run_folders(&mount.0) {
+            let record = std::fs::metadata(folder.join("record.ndjson"));
+            assert!(record.is_ok_and(|record| record.len() > 0), "{} says nothing", folder.display());
+        }
     }
 }
 
@@ -192,6 +204,6 @@ fn a_read_only_store_is_an_error_before_any_training() {
 fn a_store_that_is_a_file_is_an_error() {
     let place = Place::with_manifest(SMALL);
     place.write("store", "a file");
-    let answer = place.amp(&["run", "--store", "store"]).ends(3);
+    let answer = place.amp(&["run", "--store", "store"]).ends(2);
     assert!(answer.stderr.contains("store"), "{}", answer.stderr);
 }

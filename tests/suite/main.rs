@@ -4,9 +4,14 @@
 mod accuracy;
 mod commands;
 mod damage;
+mod exits;
+mod faults;
+mod locks;
+mod page_sessions;
 mod pages;
 mod readme;
 mod repro;
+mod runs;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
 //! The pages of the codes that need data (0300–0499): what they call wrong gives that code, what they call right gives none.
-//! Pages of earlier stages are run by the unit tests of `resolve`; later ones show consoles and files, not manifests.
+//! Pages of earlier stages are run by the unit tests of `resolve`; those of later ones are sessions: `page_sessions`.
 
 use super::Place;
 use amp::diag::CATALOGUE;

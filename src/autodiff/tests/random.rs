@@ -7,7 +7,7 @@ use crate::graph::LabelKind;
 use crate::graph::check::check_step;
 use crate::graph::memory::tests::assert_disjoint;
 use crate::graph::memory::{evaluation_arena, training_arena};
-use crate::plan::{Block, Combine, Layer, LayerKind, Loss};
+use crate::plan::{Block, Combine, Initialiser, Layer, LayerKind, Loss};
 use proptest::prelude::*;
 
 /// Any layer with any numbers; most chains of them do not fit and are refused.
@@ -49,6 +49,7 @@ fn any_kind() -> impl Strategy<Value = LayerKind> {
         }),
         1 => Just(LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 }),
         1 => Just(LayerKind::LayerNorm { eps: 1e-5 }),
+        2 => library_kind(size.clone()),
         1 => prop_oneof![
             Just(LayerKind::Relu),
             Just(LayerKind::Silu),
@@ -64,11 +65,47 @@ fn any_kind() -> impl Strategy<Value = LayerKind> {
     ]
 }
 
+/// The layers of library models, with any numbers.
+fn library_kind(size: impl Strategy<Value = usize> + Clone + 'static) -> impl Strategy<Value = LayerKind> {
+    let weight_init = Initialiser::Normal { std: 1.0 };
+    let small = || 0..5_usize;
+    prop_oneof![
+        Just(LayerKind::RmsNorm { eps: 1e-6 }),
+        (small(), any::<bool>()).prop_map(|(groups, affine)| LayerKind::GroupNorm {
+            groups,
+            eps: 1e-5,
+            affine
+        }),
+        (-2.0..2.0_f32).prop_map(|factor| LayerKind::Scale { factor }),
+        (small(), small(), size.clone()).prop_map(|(axis, start, length)| LayerKind::Slice {
+            axis,
+            start,
+            length
+        }),
+        (small(), size.clone()).prop_map(|(axis, index)| LayerKind::Select { axis, index }),
+        size.clone().prop_map(|axis| LayerKind::Mean { axis }),
+        Just(LayerKind::GlobalAveragePool2d),
+        Just(LayerKind::Gather),
+        (size.clone(), small(), any::<bool>())
+            .prop_map(|(a, b, bilinear)| LayerKind::Upsample2d { scale: [a, b], bilinear }),
+        (small(), -1.0..100.0_f32, any::<bool>())
+            .prop_map(|(heads, base, interleaved)| LayerKind::RotaryPosition { heads, base, interleaved }),
+        size.clone().prop_map(move |length| LayerKind::PositionEmbedding { length, weight_init }),
+        Just(LayerKind::ClassToken { weight_init }),
+        (size.clone(), size, prop::option::of(0..5_usize)).prop_map(
+            move |(vocabulary, size, padding_index)| {
+                LayerKind::Embedding { vocabulary, size, padding_index, weight_init }
+            }
+        ),
+    ]
+}
+
 fn any_blocks() -> impl Strategy<Value = Vec<Block>> {
     let leaf = any_kind().prop_map(|kind| samples::layer("?", kind));
     let block = leaf.prop_recursive(2, 12, 3, |inner| {
         let combine = prop_oneof![
             Just(Combine::Add),
+            Just(Combine::Subtract),
             Just(Combine::Multiply),
             (0..4_usize).prop_map(|axis| Combine::Concatenate { axis })
         ];
@@ -101,6 +138,11 @@ fn any_sound_blocks() -> impl Strategy<Value = Vec<Block>> {
         prop_oneof![
             Just(LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 }),
             Just(LayerKind::LayerNorm { eps: 1e-5 }),
+            Just(LayerKind::RmsNorm { eps: 1e-6 }),
+            Just(LayerKind::GroupNorm { groups: 1, eps: 1e-5, affine: true }),
+            Just(LayerKind::Scale { factor: 0.5 }),
+            Just(LayerKind::Slice { axis: 1, start: 0, length: 1 }),
+            any::<bool>().prop_map(|bilinear| LayerKind::Upsample2d { scale: [1, 2], bilinear }),
             Just(LayerKind::Relu),
             Just(LayerKind::Tanh),
             Just(LayerKind::Gelu { tanh: true }),
@@ -110,15 +152,20 @@ fn any_sound_blocks() -> impl Strategy<Value = Vec<Block>> {
             Just(LayerKind::MaxPool2d { kernel: [3, 3], stride: [1, 1], padding: [1, 1] }),
         ]
         .prop_map(|kind| samples::layer("?", kind)),
-        prop_oneof![Just(Combine::Add), Just(Combine::Multiply), Just(Combine::Concatenate { axis: 2 })]
-            .prop_map(|combine| {
-                let norm = samples::layer("?", LayerKind::LayerNorm { eps: 1e-5 });
-                samples::parallel(
-                    "?",
-                    combine,
-                    vec![Vec::new(), vec![norm, samples::layer("?", LayerKind::Silu)], Vec::new()],
-                )
-            }),
+        prop_oneof![
+            Just(Combine::Add),
+            Just(Combine::Subtract),
+            Just(Combine::Multiply),
+            Just(Combine::Concatenate { axis: 2 })
+        ]
+        .prop_map(|combine| {
+            let norm = samples::layer("?", LayerKind::LayerNorm { eps: 1e-5 });
+            samples::parallel(
+                "?",
+                combine,
+                vec![Vec::new(), vec![norm, samples::layer("?", LayerKind::Silu)], Vec::new()],
+            )
+        }),
     ];
     prop::collection::vec(leaf, 0..6)
 }

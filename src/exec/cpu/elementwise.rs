@@ -18,6 +18,7 @@ pub fn binary(
 ) {
     match op {
         Binary::Add => map(isa, threads, [a, b], out, format, |[a, b]| a + b),
+        Binary::Subtract => map(isa, threads, [a, b], out, format, |[a, b]| a - b),
         Binary::Multiply => map(isa, threads, [a, b], out, format, |[a, b]| a * b),
     }
 }
@@ -112,6 +113,25 @@ pub fn binary_broadcast(
     });
 }
 
+/// out = x stretched from `from` to `shape`, as in numpy broadcasting.
+pub fn expand(threads: &Threads, x: &[f32], from: &[usize], out: &mut [f32], shape: &[usize]) {
+    if out.is_empty() {
+        return;
+    }
+    let axes = axes(shape, [from, from]);
+    let (outer, inner) = axes.split_at(axes.len() - 1);
+    let row = inner[0].extent;
+    parallel(threads, out.len() / row, grain(CHEAP, row), Units::new(out, row), |range, out| {
+        for (index, out) in range.zip(out.slice.chunks_exact_mut(row)) {
+            let start = starts(outer, index)[0];
+            match inner[0].strides[0] {
+                0 => out.fill(x[start]),
+                _ => out.copy_from_slice(&x[start..start + row]),
+            }
+        }
+    });
+}
+
 /// Where row `row` of the output begins in a and in b.
 fn starts(outer: &[Axis], mut row: usize) -> [usize; 2] {
     let mut starts = [0, 0];
@@ -129,10 +149,13 @@ fn starts(outer: &[Axis], mut row: usize) -> [usize; 2] {
 fn binary_row(isa: Isa, op: Binary, a: &[f32], b: &[f32], strides: [usize; 2], out: &mut [f32]) {
     match (op, strides) {
         (Binary::Add, [1, 1]) => map_tile(isa, [a, b], out, |[a, b]| a + b),
+        (Binary::Subtract, [1, 1]) => map_tile(isa, [a, b], out, |[a, b]| a - b),
         (Binary::Multiply, [1, 1]) => map_tile(isa, [a, b], out, |[a, b]| a * b),
         (Binary::Add, [1, _]) => with_scalar(isa, a, b[0], out, |a, b| a + b),
+        (Binary::Subtract, [1, _]) => with_scalar(isa, a, b[0], out, |a, b| a - b),
         (Binary::Multiply, [1, _]) => with_scalar(isa, a, b[0], out, |a, b| a * b),
         (Binary::Add, _) => with_scalar(isa, b, a[0], out, |b, a| a + b),
+        (Binary::Subtract, _) => with_scalar(isa, b, a[0], out, |b, a| a - b),
         (Binary::Multiply, _) => with_scalar(isa, b, a[0], out, |b, a| a * b),
     }
 }

@@ -199,6 +199,9 @@ impl Engine {
                 let target = self.memory.cells[*cell].floats_mut(value.elements());
                 let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
                 initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, target);
+                if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
+                    target[row * columns..(row + 1) * columns].fill(0.0);
+                }
             }
         }
         for buffer in &stage.step.buffers {

@@ -23,8 +23,13 @@ fn batches(sample: &Sample, number: u64, count: usize) -> Vec<Batch> {
     (0..count as u64)
         .map(|micro| {
             let elements = 4 * sample.features.shape.iter().product::<usize>();
-            let features =
-                Buffer::Float((0..elements as u64).map(|element| stream.normal(micro, element)).collect());
+            let places = 0..elements as u64;
+            let features = match sample.features.tokens {
+                Some(tokens) => Buffer::Integer(
+                    places.map(|element| (stream.word(micro, element) % tokens as u32) as i32).collect(),
+                ),
+                None => Buffer::Float(places.map(|element| stream.normal(micro, element)).collect()),
+            };
             let labels = match &sample.labels {
                 LabelKind::ClassIndex { classes, .. } => {
                     let classes = classes.unwrap_or(2) as u32;
@@ -202,6 +207,26 @@ fn threads_and_instruction_sets_give_equal_bits() {
             }
         }
     }
+}
+
+#[test]
+fn the_padding_row_begins_at_zero_and_stays() {
+    let mut sample = bare(samples::tokens());
+    for block in &mut sample.plan.model.body {
+        if let Block::Layer(Layer { kind: LayerKind::Embedding { padding_index, .. }, .. }) = block {
+            *padding_index = Some(2);
+        }
+    }
+    let mut engine = engine(&sample, 1, Isa::detect());
+    let batches = batches(&sample, 1, 1);
+    assert!(matches!(&batches[0].features, Buffer::Integer(tokens) if tokens.contains(&2)));
+    let before = parameters(&engine)["words.weight"].clone();
+    assert_eq!(before[16..24], [0.0; 8]);
+    assert!(before[..16].iter().all(|value| *value != 0.0), "the other rows are drawn");
+    engine.step(0, &batches, 0, 1.0);
+    let after = &parameters(&engine)["words.weight"];
+    assert_eq!(after[16..24], [0.0; 8]);
+    assert_ne!(after[..16], before[..16]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::arithmetic::half::{Format, round_slice};
 
 for_each_isa! {
     /// One row of y; gives (mean, rstd).
-    fn forward_row(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, y: &mut [f32]) -> (f32, f32) {
+    pub(super) fn forward_row(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, y: &mut [f32]) -> (f32, f32) {
         let length = y.len();
         let n = length as f32;
         let mean = row_sum([x], length, |[x]| x) / n;

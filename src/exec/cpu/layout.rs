@@ -214,6 +214,36 @@ pub fn concatenate(
     });
 }
 
+/// out = `length` indices of an axis of x from `start` on. x is outer × whole × inner, out is outer × length × inner.
+pub fn slice(
+    threads: &Threads,
+    x: &[f32],
+    [whole, start, length]: [usize; 3],
+    inner: usize,
+    out: &mut [f32],
+) {
+    let (row, size) = (whole * inner, length * inner);
+    let outer = out.len().checked_div(size).unwrap_or(0);
+    parallel(threads, outer, grain(CHEAP, size), Units::new(out, size), |range, out| {
+        for (outer, out) in range.zip(out.slice.chunks_exact_mut(size)) {
+            let from = outer * row + start * inner;
+            out.copy_from_slice(&x[from..from + size]);
+        }
+    });
+}
+
+/// out = x in its place on an axis, +0 around it: the inverse of [`slice`] with its sizes.
+pub fn pad(threads: &Threads, x: &[f32], [whole, start, length]: [usize; 3], inner: usize, out: &mut [f32]) {
+    let (row, size) = (whole * inner, length * inner);
+    let outer = out.len().checked_div(row).unwrap_or(0);
+    parallel(threads, outer, grain(CHEAP, row), Units::new(out, row), |range, out| {
+        for (outer, out) in range.zip(out.slice.chunks_exact_mut(row)) {
+            out.fill(0.0);
+            out[start * inner..start * inner + size].copy_from_slice(&x[outer * size..(outer + 1) * size]);
+        }
+    });
+}
+
 /// The outputs = x cut along one axis, the inverse of [`concatenate`].
 pub fn split(
     threads: &Threads,

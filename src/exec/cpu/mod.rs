@@ -12,16 +12,22 @@ pub mod engine;
 #[cfg(test)]
 mod engine_tests;
 pub mod fingerprint;
+pub mod group_norm;
 #[cfg(test)]
 mod kernel_tests;
 pub mod layer_norm;
 pub mod layout;
 pub mod loss;
 pub mod matrix;
+pub mod mean;
 pub mod pool;
 pub mod program;
 pub mod reduce;
+pub mod rms_norm;
+pub mod rotary;
+pub mod rows;
 pub mod softmax;
 pub mod threads;
 pub mod update;
+pub mod upsample;
 mod vector;

@@ -232,12 +232,23 @@ impl Lowering<'_> {
             | Op::MaxPool2d { .. }
             | Op::MaxPool2dBackward { .. }
             | Op::AveragePool2d { .. }
-            | Op::AveragePool2dBackward { .. } => Layout::ChannelsLast,
+            | Op::AveragePool2dBackward { .. }
+            | Op::Upsample2d { .. }
+            | Op::Upsample2dBackward { .. }
+            | Op::Mean { start: 2, end: 4 }
+            | Op::MeanBackward { start: 2, end: 4 } => Layout::ChannelsLast,
             Op::BatchNorm { .. } | Op::BatchNormInference { .. } | Op::BatchNormBackward => {
                 Layout::ChannelsLast
             }
             Op::BiasBackward { axis: 1 } => Layout::ChannelsLast,
-            Op::Unary(_) | Op::UnaryBackward(_) | Op::Cast | Op::Dropout { .. } | Op::Add | Op::Multiply => {
+            Op::Unary(_)
+            | Op::UnaryBackward(_)
+            | Op::Cast
+            | Op::Dropout { .. }
+            | Op::Add
+            | Op::Subtract
+            | Op::Multiply
+            | Op::Scale { .. } => {
                 let first = &self.value(node.inputs[0]).shape;
                 let alike = node.inputs.iter().all(|id| self.value(*id).shape == *first);
                 let somewhere_last = node.inputs.iter().any(|id| self.only_channels_last(*id));

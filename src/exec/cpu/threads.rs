@@ -4,6 +4,27 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Why no workers were started.
+#[derive(Debug, thiserror::Error)]
+pub enum ThreadsError {
+    /// More than can help.
+    #[error("this machine runs {cores} at once, and at most {most} are started on it")]
+    TooMany {
+        /// Threads that run at once.
+        cores: usize,
+        /// Most workers that are started.
+        most: usize,
+    },
+    /// The operating system gave none.
+    #[error(transparent)]
+    System(#[from] rayon::ThreadPoolBuildError),
+}
+
+/// Threads that may run at once, as the system limits them.
+fn available() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// A set of worker threads; a clone is the same set.
 #[derive(Clone)]
 pub struct Threads {
@@ -15,11 +36,20 @@ impl Threads {
     /// Starts `count` workers (at least one).
     ///
     /// # Errors
-    /// When the operating system gives no threads.
-    pub fn new(count: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
+    /// When there would be more than [`Threads::most`], or the operating system gives no threads.
+    pub fn new(count: usize) -> Result<Self, ThreadsError> {
         let count = count.max(1);
+        if count > Self::most() {
+            return Err(ThreadsError::TooMany { cores: available(), most: Self::most() });
+        }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build()?;
         Ok(Self { pool: Arc::new(pool), count })
+    }
+
+    /// Most workers that are started here. Workers wait by asking one another for work, so that far more of them than
+    /// cores do nothing else: on 2 cores 64 workers were ten times slower than 2, and 300 did not end within half a minute.
+    pub fn most() -> usize {
+        (8 * available()).max(32)
     }
 
     /// How many workers there are.

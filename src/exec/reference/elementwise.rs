@@ -7,6 +7,8 @@ use crate::arithmetic::half::{Format, round};
 pub enum Binary {
     /// a + b
     Add,
+    /// a - b
+    Subtract,
     /// a · b
     Multiply,
 }
@@ -16,6 +18,7 @@ impl Binary {
     pub fn apply(self, a: f32, b: f32) -> f32 {
         match self {
             Self::Add => a + b,
+            Self::Subtract => a - b,
             Self::Multiply => a * b,
         }
     }
@@ -53,6 +56,13 @@ pub fn binary(
         let a = a[broadcast_index(position, shape, a_shape)];
         let b = b[broadcast_index(position, shape, b_shape)];
         *out = round(format, op.apply(a, b));
+    }
+}
+
+/// out = x stretched from `from` to `shape`, as in numpy broadcasting.
+pub fn expand(x: &[f32], from: &[usize], out: &mut [f32], shape: &[usize]) {
+    for (position, out) in out.iter_mut().enumerate() {
+        *out = x[broadcast_index(position, shape, from)];
     }
 }
 

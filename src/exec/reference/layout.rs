@@ -28,6 +28,23 @@ pub fn concatenate(inputs: &[&[f32]], extents: &[usize], outer: usize, inner: us
     }
 }
 
+/// out = `length` indices of an axis of x from `start` on. x is outer × whole × inner, out is outer × length × inner.
+pub fn slice(x: &[f32], [whole, start, length]: [usize; 3], inner: usize, out: &mut [f32]) {
+    for (position, out) in out.iter_mut().enumerate() {
+        let (outer, at) = (position / (length * inner), position % (length * inner));
+        *out = x[outer * whole * inner + start * inner + at];
+    }
+}
+
+/// out = x in its place on an axis, +0 around it: the inverse of [`slice`] with its sizes.
+pub fn pad(x: &[f32], [whole, start, length]: [usize; 3], inner: usize, out: &mut [f32]) {
+    for (position, out) in out.iter_mut().enumerate() {
+        let (outer, at) = (position / (whole * inner), position % (whole * inner));
+        let inside = (start * inner..(start + length) * inner).contains(&at);
+        *out = if inside { x[outer * length * inner + at - start * inner] } else { 0.0 };
+    }
+}
+
 /// The outputs = x cut along one axis, the inverse of [`concatenate`].
 pub fn split(x: &[f32], extents: &[usize], outer: usize, inner: usize, outs: &mut [&mut [f32]]) {
     let mut position = 0;

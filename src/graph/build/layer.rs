@@ -1,7 +1,7 @@
 //! One function for each layer kind with parameters; the others are a shape rule and an op.
 
 use super::super::infer::{self, Fault, Shape};
-use super::super::{DType, Op, Unary, ValueId, codes};
+use super::super::{DType, Interpolation, Op, Unary, ValueId, codes};
 use super::{Builder, Place, Purpose};
 use crate::digest::Digest;
 use crate::plan::{Initialiser, Layer, LayerKind};
@@ -65,6 +65,17 @@ impl Builder {
             }
             LayerKind::BatchNorm { eps, momentum } => self.batch_norm(place, x, eps, momentum),
             LayerKind::LayerNorm { eps } => self.layer_norm(place, x, eps),
+            LayerKind::RmsNorm { eps } => self.rms_norm(place, x, eps),
+            LayerKind::GroupNorm { groups, eps, affine } => self.group_norm(place, x, groups, eps, affine),
+            LayerKind::Embedding { vocabulary, size, padding_index, weight_init } => {
+                self.embedding(place, x, [vocabulary, size], padding_index, weight_init)
+            }
+            LayerKind::PositionEmbedding { length, weight_init } => {
+                self.position_embedding(place, x, length, weight_init)
+            }
+            LayerKind::ClassToken { weight_init } => self.class_token(place, x, weight_init),
+            LayerKind::Select { axis, index } => self.select(place, x, axis, index),
+            LayerKind::Gather => self.gather(place, &[]),
             LayerKind::MaxPool2d { kernel, stride, padding } => {
                 let shape = self.pool(place, x, kernel, stride, padding)?;
                 let results = vec![("output", shape.clone(), DType::F32), ("index", shape, DType::I32)];
@@ -86,6 +97,9 @@ impl Builder {
     /// Adds a layer of several operands; each has its name in the layer's table.
     pub(super) fn apply(&mut self, layer: &Layer, operands: &[(&str, ValueId)]) -> Option<ValueId> {
         let place = Place::of(layer, layer.kind.name());
+        if matches!(layer.kind, LayerKind::Gather) {
+            return self.gather(place, operands);
+        }
         let first = operands.first().map(|(_, value)| *value);
         let fault = Fault::new(codes::SHAPE, "this layer takes one operand alone");
         self.fault(place, first, fault);
@@ -214,6 +228,43 @@ impl Builder {
         Some(self.node(place, Op::LayerNorm { eps }, inputs, results)?[0])
     }
 
+    fn rms_norm(&mut self, place: Place, x: ValueId, eps: f32) -> Option<ValueId> {
+        let shape = self.shape(x);
+        let features = infer::layer_norm(&shape);
+        let features = self.checked(place, Some(x), features)?;
+        let weight = self.parameter(place, "weight", vec![features], Initialiser::Constant(1.0), (1, 1))?;
+        let rows = shape[..shape.len() - 1].to_vec();
+        let results = vec![("output", shape, DType::F32), ("rstd", rows, DType::F32)];
+        Some(self.node(place, Op::RmsNorm { eps }, vec![x, weight], results)?[0])
+    }
+
+    fn group_norm(
+        &mut self,
+        place: Place,
+        x: ValueId,
+        groups: usize,
+        eps: f32,
+        affine: bool,
+    ) -> Option<ValueId> {
+        let shape = self.shape(x);
+        let channels = infer::group_norm(&shape, groups);
+        let channels = self.checked(place, Some(x), channels)?;
+        let mut inputs = vec![x];
+        if affine {
+            for (name, first) in [("weight", 1.0), ("bias", 0.0)] {
+                let initialiser = Initialiser::Constant(first);
+                inputs.push(self.parameter(place, name, vec![channels], initialiser, (1, 1))?);
+            }
+        }
+        let rows = vec![shape[0], groups];
+        let results = vec![
+            ("output", shape, DType::F32),
+            ("mean", rows.clone(), DType::F32),
+            ("rstd", rows, DType::F32),
+        ];
+        Some(self.node(place, Op::GroupNorm { groups, eps, affine }, inputs, results)?[0])
+    }
+
     /// Layers with one operand, one result and no parameters.
     fn plain(&mut self, place: Place, x: ValueId, kind: &LayerKind) -> Option<ValueId> {
         let shape = self.shape(x);
@@ -229,6 +280,29 @@ impl Builder {
             }
             LayerKind::Dropout { p } => {
                 (Op::Dropout { p: *p, stream: dropout_stream(place.path) }, Ok(shape))
+            }
+            LayerKind::RotaryPosition { heads, base, interleaved } => {
+                let (heads, base, interleaved) = (*heads, *base, *interleaved);
+                let op = Op::RotaryPosition { heads, base, interleaved, inverse: false };
+                (op, infer::rotary_position(&shape, heads).map(|()| shape))
+            }
+            LayerKind::Upsample2d { scale, bilinear } => {
+                let mode = if *bilinear { Interpolation::Bilinear } else { Interpolation::Nearest };
+                (Op::Upsample2d { scale: *scale, mode }, infer::upsample2d(&shape, *scale))
+            }
+            LayerKind::Scale { factor } => (Op::Scale { factor: *factor }, Ok(shape)),
+            LayerKind::Slice { axis, start, length } => {
+                let part = infer::checked_axis(&shape, *axis, "slice")
+                    .and_then(|()| infer::slice(&shape, *axis, *start, *length));
+                (Op::Slice { axis: *axis, start: *start }, part)
+            }
+            LayerKind::Mean { axis } => {
+                let (start, end) = (*axis, axis.saturating_add(1));
+                (Op::Mean { start, end }, infer::mean(&shape, start, end))
+            }
+            LayerKind::GlobalAveragePool2d => {
+                let result = infer::planes(&shape, "a pooling layer").and_then(|_| infer::mean(&shape, 2, 4));
+                (Op::Mean { start: 2, end: 4 }, result)
             }
             LayerKind::Flatten { start } => (Op::Reshape, infer::flatten(&shape, *start)),
             LayerKind::Reshape { shape: to } => {
@@ -255,7 +329,14 @@ impl Builder {
             | LayerKind::MaxPool2d { .. }
             | LayerKind::AveragePool2d { .. }
             | LayerKind::BatchNorm { .. }
-            | LayerKind::LayerNorm { .. } => return None,
+            | LayerKind::LayerNorm { .. }
+            | LayerKind::RmsNorm { .. }
+            | LayerKind::GroupNorm { .. }
+            | LayerKind::Embedding { .. }
+            | LayerKind::PositionEmbedding { .. }
+            | LayerKind::ClassToken { .. }
+            | LayerKind::Select { .. }
+            | LayerKind::Gather => return None,
         };
         let shape = self.checked(place, Some(x), result)?;
         self.result(place, op, vec![x], shape)
@@ -270,6 +351,11 @@ fn owns_something(kind: &LayerKind) -> bool {
             | LayerKind::Conv2d { .. }
             | LayerKind::BatchNorm { .. }
             | LayerKind::LayerNorm { .. }
+            | LayerKind::RmsNorm { .. }
+            | LayerKind::GroupNorm { affine: true, .. }
+            | LayerKind::Embedding { .. }
+            | LayerKind::PositionEmbedding { .. }
+            | LayerKind::ClassToken { .. }
             | LayerKind::Dropout { .. }
     )
 }
@@ -281,11 +367,18 @@ fn number_fault(kind: &LayerKind) -> Option<Fault> {
     };
     match *kind {
         LayerKind::Dropout { p } if !(0.0..1.0).contains(&p) => fault("p", p, "at least 0 and less than 1"),
-        LayerKind::BatchNorm { eps, .. } | LayerKind::LayerNorm { eps }
+        LayerKind::BatchNorm { eps, .. }
+        | LayerKind::LayerNorm { eps }
+        | LayerKind::RmsNorm { eps }
+        | LayerKind::GroupNorm { eps, .. }
             if !(eps > 0.0 && eps.is_finite()) =>
         {
             fault("eps", eps, "a positive number")
         }
+        LayerKind::RotaryPosition { base, .. } if !(base > 0.0 && base.is_finite()) => {
+            fault("base", base, "a positive number")
+        }
+        LayerKind::Scale { factor } if !factor.is_finite() => fault("factor", factor, "a finite number"),
         LayerKind::BatchNorm { momentum, .. } if !(0.0..=1.0).contains(&momentum) => {
             fault("momentum", momentum, "between 0 and 1")
         }

@@ -15,15 +15,26 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
     match op {
         Op::Linear { .. }
         | Op::Conv2d { .. }
+        | Op::Embedding { .. }
+        | Op::Gather
+        | Op::RotaryPosition { .. }
+        | Op::Upsample2d { .. }
         | Op::MaxPool2d { .. }
         | Op::AveragePool2d { .. }
         | Op::BatchNorm { .. }
         | Op::BatchNormInference { .. }
         | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
         | Op::Unary(_)
         | Op::Dropout { .. }
         | Op::Add
+        | Op::Subtract
         | Op::Multiply
+        | Op::Scale { .. }
+        | Op::Expand
+        | Op::Slice { .. }
+        | Op::Mean { .. }
         | Op::Reshape
         | Op::Transpose { .. }
         | Op::Concatenate { .. }
@@ -36,13 +47,19 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
         | Op::BiasBackward { .. }
         | Op::Conv2dBackwardInput { .. }
         | Op::Conv2dBackwardWeight { .. }
+        | Op::EmbeddingBackward { .. }
+        | Op::GatherBackward
+        | Op::Upsample2dBackward { .. }
         | Op::MaxPool2dBackward { .. }
         | Op::AveragePool2dBackward { .. }
         | Op::BatchNormBackward
         | Op::LayerNormBackward
+        | Op::RmsNormBackward
+        | Op::GroupNormBackward { .. }
         | Op::UnaryBackward(_)
         | Op::SumTo
-        | Op::Slice { .. }
+        | Op::SliceBackward { .. }
+        | Op::MeanBackward { .. }
         | Op::SoftmaxBackward { .. }
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredErrorBackward
@@ -145,6 +162,31 @@ fn forward(op: &Op, edges: Edges) -> Result<(), String> {
             dtypes(&[weight, y], x.dtype)?;
             inferred(y, product(op, &x.shape, &weight.shape))
         }
+        Op::Embedding { .. } => {
+            let ([weight, index], [y]) = edges.counts()?;
+            float(weight)?;
+            dtype(index, DType::I32)?;
+            dtype(y, weight.dtype)?;
+            inferred(y, infer::embedding(&index.shape, &weight.shape))
+        }
+        Op::Gather => {
+            let ([x, index], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(index, DType::I32)?;
+            dtype(y, x.dtype)?;
+            inferred(y, infer::gather(&x.shape, &index.shape))
+        }
+        Op::RotaryPosition { heads, .. } => {
+            let ([x], [y]) = edges.counts()?;
+            alike(x, &[y])?;
+            infer::rotary_position(&x.shape, *heads).map_err(|fault| fault.message)
+        }
+        Op::Upsample2d { scale, .. } => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            inferred(y, infer::upsample2d(&x.shape, *scale))
+        }
         Op::MaxPool2d { kernel, stride, padding } => {
             let ([x], [y, index]) = edges.counts()?;
             float(x)?;
@@ -182,7 +224,22 @@ fn forward(op: &Op, edges: Edges) -> Result<(), String> {
             [gamma, beta].into_iter().try_for_each(|value| shape(value, &[features]))?;
             [mean, rstd].into_iter().try_for_each(|value| shape(value, &x.shape[..x.shape.len() - 1]))
         }
-        Op::Unary(_) | Op::Dropout { .. } => {
+        Op::RmsNorm { .. } => {
+            let ([x, gamma], [y, rstd]) = edges.counts()?;
+            alike(x, &[y])?;
+            let features = infer::layer_norm(&x.shape).map_err(|fault| fault.message)?;
+            dtypes(&[gamma, rstd], DType::F32)?;
+            shape(gamma, &[features])?;
+            shape(rstd, &x.shape[..x.shape.len() - 1])
+        }
+        Op::GroupNorm { groups, affine, .. } => {
+            let Edges { inputs: [x, parameters @ ..], outputs: [y, mean, rstd] } = edges else {
+                return Err("has no operand or not three results".to_owned());
+            };
+            alike(x, &[y])?;
+            group_norm(*groups, *affine, x, parameters, [mean, rstd])
+        }
+        Op::Unary(_) | Op::Dropout { .. } | Op::Scale { .. } => {
             let ([x], [y]) = edges.counts()?;
             alike(x, &[y])
         }
@@ -191,11 +248,27 @@ fn forward(op: &Op, edges: Edges) -> Result<(), String> {
             alike(x, &[y])?;
             require(*axis < x.shape.len(), || format!("axis {axis} is out of range"))
         }
-        Op::Add | Op::Multiply => {
+        Op::Add | Op::Subtract | Op::Multiply => {
             let ([a, b], [y]) = edges.counts()?;
             float(a)?;
             dtypes(&[b, y], a.dtype)?;
             inferred(y, infer::broadcast(&a.shape, &b.shape))
+        }
+        Op::Expand => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            inferred(y, infer::broadcast(&x.shape, &y.shape))
+        }
+        Op::Slice { axis, start } => {
+            let ([x], [y]) = edges.counts()?;
+            part(y, x, *axis, *start)
+        }
+        Op::Mean { start, end } => {
+            let ([x], [y]) = edges.counts()?;
+            float(x)?;
+            dtype(y, x.dtype)?;
+            inferred(y, infer::mean(&x.shape, *start, *end))
         }
         Op::Reshape => {
             let ([x], [y]) = edges.counts()?;
@@ -257,8 +330,82 @@ fn product(op: &Op, x: &[usize], weight: &[usize]) -> Result<Vec<usize>, Fault> 
     }
 }
 
+/// The parameters (or their gradients) and the statistics of a group normalisation of x.
+fn group_norm(
+    groups: usize,
+    affine: bool,
+    x: &Value,
+    parameters: &[&Value],
+    statistics: [&Value; 2],
+) -> Result<(), String> {
+    let channels = infer::group_norm(&x.shape, groups).map_err(|fault| fault.message)?;
+    require(parameters.len() == 2 * usize::from(affine), || {
+        format!("has {} parameters with affine={affine}", parameters.len())
+    })?;
+    dtypes(parameters, DType::F32)?;
+    dtypes(&statistics, DType::F32)?;
+    parameters.iter().try_for_each(|value| shape(value, &[channels]))?;
+    statistics.iter().try_for_each(|value| shape(value, &[x.shape[0], groups]))
+}
+
+/// The shape of `part` is that of `whole` with another size on `axis`, which fits from `start` on.
+fn part(part: &Value, whole: &Value, axis: usize, start: usize) -> Result<(), String> {
+    float(whole)?;
+    dtype(part, whole.dtype)?;
+    let length = part.shape.get(axis).copied().unwrap_or(0);
+    inferred(part, infer::slice(&whole.shape, axis, start, length))
+}
+
 fn backward(op: &Op, edges: Edges) -> Result<(), String> {
     match op {
+        Op::EmbeddingBackward { .. } => {
+            let ([dy, index], [dweight]) = edges.counts()?;
+            float(dy)?;
+            dtype(index, DType::I32)?;
+            dtype(dweight, dy.dtype)?;
+            inferred(dy, infer::embedding(&index.shape, &dweight.shape))
+        }
+        Op::GatherBackward => {
+            let ([dy, index], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(index, DType::I32)?;
+            dtype(dx, dy.dtype)?;
+            inferred(dy, infer::gather(&dx.shape, &index.shape))
+        }
+        Op::Upsample2dBackward { scale, .. } => {
+            let ([dy], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(dx, dy.dtype)?;
+            inferred(dy, infer::upsample2d(&dx.shape, *scale))
+        }
+        Op::RmsNormBackward => {
+            let ([dy, x, gamma, rstd], [dx, dgamma]) = edges.counts()?;
+            alike(dy, &[x, dx])?;
+            let features = infer::layer_norm(&x.shape).map_err(|fault| fault.message)?;
+            dtypes(&[gamma, rstd, dgamma], DType::F32)?;
+            shape(rstd, &x.shape[..x.shape.len() - 1])?;
+            [gamma, dgamma].into_iter().try_for_each(|value| shape(value, &[features]))
+        }
+        Op::GroupNormBackward { groups, affine } => {
+            let Edges { inputs: [dy, x, gamma @ .., mean, rstd], outputs: [dx, parameters @ ..] } = edges
+            else {
+                return Err("has too few operands or results".to_owned());
+            };
+            alike(dy, &[x, dx])?;
+            group_norm(*groups, *affine, x, parameters, [mean, rstd])?;
+            require(gamma.len() == usize::from(*affine), || format!("has {} weights", gamma.len()))?;
+            gamma.iter().zip(parameters).try_for_each(|(gamma, dgamma)| alike(dgamma, &[gamma]))
+        }
+        Op::SliceBackward { axis, start } => {
+            let ([dy], [dx]) = edges.counts()?;
+            part(dy, dx, *axis, *start)
+        }
+        Op::MeanBackward { start, end } => {
+            let ([dy], [dx]) = edges.counts()?;
+            float(dy)?;
+            dtype(dx, dy.dtype)?;
+            inferred(dy, infer::mean(&dx.shape, *start, *end))
+        }
         Op::LinearBackwardInput | Op::Conv2dBackwardInput { .. } => {
             let ([dy, weight], [dx]) = edges.counts()?;
             float(dy)?;
@@ -314,19 +461,6 @@ fn backward(op: &Op, edges: Edges) -> Result<(), String> {
             float(dy)?;
             dtype(dx, dy.dtype)?;
             inferred(dy, infer::broadcast(&dx.shape, &dy.shape))
-        }
-        Op::Slice { axis, start } => {
-            let ([dy], [dx]) = edges.counts()?;
-            float(dy)?;
-            dtype(dx, dy.dtype)?;
-            let mut wanted = dy.shape.clone();
-            let size = dx.shape.get(*axis).copied().unwrap_or(0);
-            let end = start.saturating_add(size);
-            require(wanted.get(*axis).is_some_and(|whole| end <= *whole), || {
-                format!("{start}..{end} of axis {axis} is out of range")
-            })?;
-            wanted[*axis] = size;
-            shape(dx, &wanted)
         }
         Op::CrossEntropyBackward { .. } => {
             let ([dloss, logits, labels, log_sum_exp, count], [dlogits]) = edges.counts()?;

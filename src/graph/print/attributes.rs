@@ -22,6 +22,18 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
             ("dilation", json!(dilation)),
             ("groups", json!(groups)),
         ],
+        Op::Embedding { padding_index } | Op::EmbeddingBackward { padding_index } => {
+            vec![("padding-index", json!(padding_index))]
+        }
+        Op::RotaryPosition { heads, base, interleaved, inverse } => vec![
+            ("heads", json!(heads)),
+            ("base", float(*base)),
+            ("interleaved", json!(interleaved)),
+            ("inverse", json!(inverse)),
+        ],
+        Op::Upsample2d { scale, mode } | Op::Upsample2dBackward { scale, mode } => {
+            vec![("scale", json!(scale)), ("mode", json!(mode.name()))]
+        }
         Op::MaxPool2d { kernel, stride, padding } | Op::MaxPool2dBackward { kernel, stride, padding } => {
             vec![("kernel", json!(kernel)), ("stride", json!(stride)), ("padding", json!(padding))]
         }
@@ -33,7 +45,16 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
             ("count-include-padding", json!(count_include_padding)),
         ],
         Op::BatchNorm { eps, momentum } => vec![("eps", float(*eps)), ("momentum", float(*momentum))],
-        Op::BatchNormInference { eps } | Op::LayerNorm { eps } => vec![("eps", float(*eps))],
+        Op::BatchNormInference { eps } | Op::LayerNorm { eps } | Op::RmsNorm { eps } => {
+            vec![("eps", float(*eps))]
+        }
+        Op::GroupNorm { groups, eps, affine } => {
+            vec![("groups", json!(groups)), ("eps", float(*eps)), ("affine", json!(affine))]
+        }
+        Op::GroupNormBackward { groups, affine } => {
+            vec![("groups", json!(groups)), ("affine", json!(affine))]
+        }
+        Op::Scale { factor } => vec![("factor", float(*factor))],
         Op::Unary(Unary::Gelu) | Op::UnaryBackward(Unary::Gelu) => vec![("form", json!("erf"))],
         Op::Unary(Unary::GeluTanh) | Op::UnaryBackward(Unary::GeluTanh) => {
             vec![("form", json!("tanh"))]
@@ -50,7 +71,12 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         | Op::CrossEntropyBackward { label_smoothing, ignore_index } => {
             vec![("label-smoothing", float(*label_smoothing)), ("ignore-index", json!(ignore_index))]
         }
-        Op::Slice { axis, start } => vec![("axis", json!(axis)), ("start", json!(start))],
+        Op::Slice { axis, start } | Op::SliceBackward { axis, start } => {
+            vec![("axis", json!(axis)), ("start", json!(start))]
+        }
+        Op::Mean { start, end } | Op::MeanBackward { start, end } => {
+            vec![("start", json!(start)), ("end", json!(end))]
+        }
         Op::LossGradient { accumulate } => vec![("accumulate", json!(accumulate))],
         Op::ClipCoefficient { max_norm } => vec![("max-norm", float(*max_norm))],
         Op::Update { rule, found, clipped } => {
@@ -64,8 +90,12 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         }
         Op::Unary(_)
         | Op::UnaryBackward(_)
+        | Op::Gather
+        | Op::GatherBackward
         | Op::Add
+        | Op::Subtract
         | Op::Multiply
+        | Op::Expand
         | Op::Reshape
         | Op::MeanSquaredError
         | Op::Cast
@@ -73,6 +103,7 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         | Op::LinearBackwardWeight
         | Op::BatchNormBackward
         | Op::LayerNormBackward
+        | Op::RmsNormBackward
         | Op::SumTo
         | Op::MeanSquaredErrorBackward
         | Op::Accumulate

@@ -7,12 +7,14 @@ use crate::digest::Digest;
 #[test]
 fn a_graph_is_listed_in_aligned_columns() {
     let expected = "\
-0  linear bias                        hidden.0.linear  features f32[4, 6], hidden.0.linear.weight f32[8, 6], hidden.0.linear.bias f32[8] → hidden.0.linear.output f32[4, 8]
-1  relu                               hidden.0.act     hidden.0.linear.output f32[4, 8] → hidden.0.act.output f32[4, 8]
-2  linear bias                        hidden.1.linear  hidden.0.act.output f32[4, 8], hidden.1.linear.weight f32[8, 8], hidden.1.linear.bias f32[8] → hidden.1.linear.output f32[4, 8]
-3  relu                               hidden.1.act     hidden.1.linear.output f32[4, 8] → hidden.1.act.output f32[4, 8]
-4  linear bias                        head             hidden.1.act.output f32[4, 8], head.weight f32[3, 8], head.bias f32[3] → head.output f32[4, 3]
-5  cross-entropy label-smoothing=0.0  loss             head.output f32[4, 3], labels i32[4] → loss.value f32, loss.log_sum_exp f32[4], loss.count f32
+layer            op             gives      parameters  multiply-adds
+hidden.0.linear  linear bias    f32[4, 8]          56            192
+hidden.0.act     relu           f32[4, 8]
+hidden.1.linear  linear bias    f32[4, 8]          72            256
+hidden.1.act     relu           f32[4, 8]
+head             linear bias    f32[4, 3]          27             96
+loss             cross-entropy  f32
+
 155 parameters, 544 multiply-adds a forward pass, 0 casts
 ";
     assert_eq!(graph_text(&samples::mlp().compile().graph), expected);
@@ -23,8 +25,8 @@ fn a_precise_graph_says_what_decided() {
     let text = precise_text(&samples::mlp().compile().precise);
     let line =
         |layer: &str| text.lines().find(|line| line.contains(layer)).map(str::to_owned).unwrap_or_default();
-    assert!(line("linear bias").contains("low · policy"), "{text}");
-    assert!(line("cross-entropy").contains("f32 · policy"), "{text}");
+    assert!(line("linear bias").contains("low    input, weight, bias → f16"), "{text}");
+    assert!(line("cross-entropy").contains("f32    input → f32"), "{text}");
     assert!(text.ends_with("155 parameters, 544 multiply-adds a forward pass, 8 casts\n"), "{text}");
 }
 

@@ -5,20 +5,22 @@
 use super::super::check::{check, clip, suggestion, unknown_node};
 use super::super::layers::{self, OperandRule};
 use super::super::module::is_identifier;
+use super::super::rule::Kind;
 use super::super::structure::{self, structure};
 use super::{Expander, Frame, Item};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::plan::{Block, Layer, Operand};
-use crate::syntax::Node;
+use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The values that one use of a module has saved.
 #[derive(Default)]
 pub(super) struct Saved {
     /// Path of the use; makes the names unique in the model.
     pub path: String,
-    /// Where each name was saved.
-    names: BTreeMap<String, Span>,
+    /// Each name: where it was saved, and what it is called in the model.
+    names: BTreeMap<String, (Span, String)>,
 }
 
 impl Saved {
@@ -49,7 +51,8 @@ impl Expander<'_, '_> {
             return None;
         }
         let saved = self.saved.last_mut()?;
-        if let Some(first) = saved.names.insert(name.to_owned(), span) {
+        let unique = saved.unique(name);
+        if let Some((first, _)) = saved.names.insert(name.to_owned(), (span, unique.clone())) {
             let diagnostic =
                 Diagnostic::error(codes::DUPLICATE_VALUE, format!("the value `{name}` is saved twice"));
             self.sink.push(
@@ -60,7 +63,7 @@ impl Expander<'_, '_> {
             );
             return None;
         }
-        Some(Block::Save { name: saved.unique(name), span: frame.site.unwrap_or(item.written.span) })
+        Some(Block::Save { name: unique, span: frame.site.unwrap_or(item.written.span) })
     }
 
     /// `recall "x"`: a name that was saved before, in this use of the module.
@@ -68,9 +71,9 @@ impl Expander<'_, '_> {
         let fields = check(&item.node, &structure("recall"), "recall", self.sink);
         let name = fields.optional_text("name")?;
         let saved = self.saved.last()?;
-        if saved.names.contains_key(name) {
+        if let Some((_, unique)) = saved.names.get(name) {
             let span = frame.site.unwrap_or(item.written.span);
-            return Some(Block::Recall { name: saved.unique(name), span });
+            return Some(Block::Recall { name: unique.clone(), span });
         }
         let known: Vec<&str> = saved.names.keys().map(String::as_str).collect();
         let help = if known.is_empty() {
@@ -86,6 +89,49 @@ impl Expander<'_, '_> {
         }
         self.sink.push(diagnostic.help(help));
         None
+    }
+
+    /// What a used module has before its first block: the values of parameters with type="value". Inside the module each
+    /// is called as the parameter, so that `(expr)"mask"` names it there and can be handed on.
+    pub(super) fn lent(&mut self, inner: &mut Frame, path: &str) -> Saved {
+        let mut saved = Saved::new(path);
+        let module = Rc::clone(&inner.module);
+        let mut scope = inner.scope.as_ref().clone();
+        for rule in module.parameters.iter().filter(|rule| rule.kind == Kind::Saved) {
+            let Some((_, field)) = scope.get_mut(rule.name.as_ref()) else { continue };
+            let Value::Text(given) = &field.value else { continue };
+            if given.is_empty() {
+                continue;
+            }
+            let outer = self.saved.last().map(|saved| &saved.names);
+            let span = field.span.unwrap_or(module.span);
+            match outer.and_then(|names| names.get(given)) {
+                Some((_, unique)) => {
+                    saved.names.insert(rule.name.to_string(), (span, unique.clone()));
+                    field.value = Value::Text(rule.name.to_string());
+                }
+                None => {
+                    let known: Vec<&str> =
+                        outer.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                    let message = format!("no value `{}` was saved before this line", clip(given));
+                    let mut diagnostic =
+                        Diagnostic::error(codes::UNKNOWN_VALUE, message).at(span, "not known here");
+                    if let Some(declared) = rule.span {
+                        diagnostic = diagnostic.at(declared, "the parameter that wants it");
+                    }
+                    self.sink.push(diagnostic.help(if known.is_empty() {
+                        "save the value in the body that uses this module".to_owned()
+                    } else {
+                        suggestion(given, &known)
+                    }));
+                    // Known from here on, so that it is not unknown at every place that reads it.
+                    saved.names.insert(rule.name.to_string(), (span, String::new()));
+                    field.value = Value::Faulty;
+                }
+            }
+        }
+        inner.scope = Rc::new(scope);
+        saved
     }
 
     /// A layer whose children are the chains of its operands.

@@ -18,7 +18,8 @@ pub(super) struct Token {
     pub end: usize,
 }
 
-const OPERATORS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "(", ")", ","];
+const OPERATORS: &[&str] =
+    &["==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", ","];
 
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
     let mut tokens = Vec::new();
@@ -51,7 +52,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Fault> {
                 '&' => "write `and`",
                 '|' => "write `or`",
                 '!' => "write `not`, or `!=`",
-                _ => "known are names, numbers, 'text', + - * / % == != < <= > >= and or not min max",
+                _ => {
+                    "known are names, numbers, 'text', + - * / % == != < <= > >= [ ] and or not if then else, and functions"
+                }
             };
             return Err(syntax(&format!("`{first}` is not part of an expression"), start, end, help));
         };

@@ -4,7 +4,8 @@ use super::Call;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::convolution::{self, Geometry};
 use crate::exec::cpu::pool::{Pool, average_pool, average_pool_backward, max_pool, max_pool_backward};
-use crate::graph::Op;
+use crate::exec::cpu::upsample::{self, Upsample};
+use crate::graph::{Interpolation, Op};
 
 /// Runs a node of this family.
 pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
@@ -30,6 +31,22 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             let geometry = geometry(x.shape(), shape, [*stride, *padding, *dilation], *groups);
             let dw = call.out(outputs, 0);
             convolution::backward_weight(isa, threads, &geometry, dy.floats(), x.floats(), format, dw);
+        }
+        Op::Upsample2d { scale, mode } => {
+            let x = &call.inputs[0];
+            let (op, y) = (enlarge(x.shape(), *scale), call.out(outputs, 0));
+            match mode {
+                Interpolation::Nearest => upsample::nearest(isa, threads, &op, x.floats(), y, format),
+                Interpolation::Bilinear => upsample::bilinear(isa, threads, &op, x.floats(), y, format),
+            }
+        }
+        Op::Upsample2dBackward { scale, mode } => {
+            let (op, dy) = (enlarge(&call.results[0].shape, *scale), call.inputs[0].floats());
+            let dx = call.out(outputs, 0);
+            match mode {
+                Interpolation::Nearest => upsample::nearest_backward(isa, threads, &op, dy, dx, format),
+                Interpolation::Bilinear => upsample::bilinear_backward(isa, threads, &op, dy, dx, format),
+            }
         }
         Op::MaxPool2d { kernel, stride, padding } => {
             let x = &call.inputs[0];
@@ -80,4 +97,8 @@ fn geometry(input: &[usize], weight: &[usize], steps: [[usize; 2]; 3], groups: u
 
 fn pool(input: &[usize], kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> Pool {
     Pool { images: input[0], input: [input[2], input[3]], channels: input[1], kernel, stride, padding }
+}
+
+fn enlarge(input: &[usize], scale: [usize; 2]) -> Upsample {
+    Upsample { images: input[0], input: [input[2], input[3]], channels: input[1], scale }
 }

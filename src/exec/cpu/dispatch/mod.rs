@@ -5,6 +5,7 @@ mod linear;
 mod loss;
 mod norm;
 mod pointwise;
+mod sequence;
 mod shape;
 mod update;
 
@@ -102,11 +103,18 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::Linear { .. } | Op::LinearBackwardInput | Op::LinearBackwardWeight | Op::BiasBackward { .. } => {
             linear::run(call, outputs);
         }
+        Op::Embedding { .. }
+        | Op::EmbeddingBackward { .. }
+        | Op::Gather
+        | Op::GatherBackward
+        | Op::RotaryPosition { .. } => sequence::run(call, outputs),
         Op::Conv2d { .. }
         | Op::Conv2dBackwardInput { .. }
         | Op::Conv2dBackwardWeight { .. }
         | Op::MaxPool2d { .. }
         | Op::MaxPool2dBackward { .. }
+        | Op::Upsample2d { .. }
+        | Op::Upsample2dBackward { .. }
         | Op::AveragePool2d { .. }
         | Op::AveragePool2dBackward { .. } => image::run(call, outputs),
         Op::BatchNorm { .. }
@@ -114,18 +122,29 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         | Op::BatchNormBackward
         | Op::LayerNorm { .. }
         | Op::LayerNormBackward
+        | Op::RmsNorm { .. }
+        | Op::RmsNormBackward
+        | Op::GroupNorm { .. }
+        | Op::GroupNormBackward { .. }
         | Op::Softmax { .. }
         | Op::SoftmaxBackward { .. } => norm::run(call, outputs),
         Op::Unary(_)
         | Op::UnaryBackward(_)
         | Op::Dropout { .. }
         | Op::Add
+        | Op::Subtract
         | Op::Multiply
+        | Op::Scale { .. }
+        | Op::Expand
         | Op::Cast
+        | Op::Mean { .. }
+        | Op::MeanBackward { .. }
         | Op::SumTo => pointwise::run(call, outputs),
-        Op::Reshape | Op::Transpose { .. } | Op::Concatenate { .. } | Op::Slice { .. } => {
-            shape::run(call, outputs)
-        }
+        Op::Reshape
+        | Op::Transpose { .. }
+        | Op::Concatenate { .. }
+        | Op::Slice { .. }
+        | Op::SliceBackward { .. } => shape::run(call, outputs),
         Op::CrossEntropy { .. }
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredError

@@ -6,8 +6,10 @@ use crate::exec::cpu::batch_norm::{
     BatchNorm, Statistics, batch_norm_backward, batch_norm_evaluation, batch_norm_training,
 };
 use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::group_norm::{GroupNorm, group_norm, group_norm_backward};
 use crate::exec::cpu::layer_norm::{layer_norm, layer_norm_backward};
 use crate::exec::cpu::layout::permute;
+use crate::exec::cpu::rms_norm::{rms_norm, rms_norm_backward};
 use crate::exec::cpu::softmax::{softmax, softmax_backward};
 use crate::graph::Op;
 use std::borrow::Cow;
@@ -34,6 +36,22 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             let (isa, threads) = (call.isa, call.threads);
             layer_norm_backward(isa, threads, columns, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, format);
         }
+        Op::RmsNorm { eps } => {
+            let [x, gamma] = call.inputs else { return };
+            let (columns, format) = (gamma.elements, call.format(0));
+            let [y, rstd] = call.outs(outputs);
+            rms_norm(call.isa, call.threads, columns, *eps, x.floats(), gamma.floats(), y, rstd, format);
+        }
+        Op::RmsNormBackward => {
+            let [dy, x, gamma, rstd] = call.inputs else { return };
+            let (columns, format) = (gamma.elements, call.format(0));
+            let [dx, dgamma] = call.outs(outputs);
+            let (x, dy, gamma, rstd) = (x.floats(), dy.floats(), gamma.floats(), rstd.floats());
+            let (isa, threads) = (call.isa, call.threads);
+            rms_norm_backward(isa, threads, columns, x, dy, gamma, rstd, dx, dgamma, format);
+        }
+        Op::GroupNorm { groups, eps, .. } => grouped(call, *groups, *eps, outputs),
+        Op::GroupNormBackward { groups, affine } => grouped_backward(call, *groups, *affine, outputs),
         Op::Softmax { axis } => {
             let x = &call.inputs[0];
             let (length, inner, format) = (x.shape()[*axis], inner(x.shape(), *axis), call.format(0));
@@ -46,6 +64,40 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             softmax_backward(call.isa, call.threads, length, inner, y.floats(), dy.floats(), dx, format);
         }
         _ => {}
+    }
+}
+
+/// Where a group normalisation has no γ and β, they are 1 and 0.
+fn grouped(call: &Call<'_>, groups: usize, epsilon: f32, outputs: &mut [Buffer]) {
+    let [x, parameters @ ..] = call.inputs else { return };
+    let channels = x.shape()[1];
+    let op = GroupNorm { channels, pixels: inner(x.shape(), 1), groups, epsilon };
+    let (ones, zeros) = (vec![1.0; channels], vec![0.0; channels]);
+    let (gamma, beta) = match parameters {
+        [gamma, beta] => (gamma.floats(), beta.floats()),
+        _ => (ones.as_slice(), zeros.as_slice()),
+    };
+    let format = call.format(0);
+    let [y, mean, rstd] = call.outs(outputs);
+    group_norm(call.isa, call.threads, &op, x.floats(), gamma, beta, y, mean, rstd, format);
+}
+
+fn grouped_backward(call: &Call<'_>, groups: usize, affine: bool, outputs: &mut [Buffer]) {
+    let [dy, x, gamma @ .., mean, rstd] = call.inputs else { return };
+    let channels = x.shape()[1];
+    // The ε went into rstd.
+    let op = GroupNorm { channels, pixels: inner(x.shape(), 1), groups, epsilon: 0.0 };
+    let ones = vec![1.0; channels];
+    let gamma = gamma.first().map_or(ones.as_slice(), |gamma| gamma.floats());
+    let (x, dy, mean, rstd) = (x.floats(), dy.floats(), mean.floats(), rstd.floats());
+    let (isa, threads, format) = (call.isa, call.threads, call.format(0));
+    if affine {
+        let [dx, dgamma, dbeta] = call.outs(outputs);
+        group_norm_backward(isa, threads, &op, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, format);
+    } else {
+        let (mut dgamma, mut dbeta) = (vec![0.0; channels], vec![0.0; channels]);
+        let dx = call.out(outputs, 0);
+        group_norm_backward(isa, threads, &op, x, dy, gamma, mean, rstd, dx, &mut dgamma, &mut dbeta, format);
     }
 }
 

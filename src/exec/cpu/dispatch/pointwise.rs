@@ -6,6 +6,7 @@ use crate::exec::cpu::activation::{self, Activation};
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::dropout::{Dropout, dropout as dropout_rows, dropout_nhwc};
 use crate::exec::cpu::elementwise::{self, Binary};
+use crate::exec::cpu::mean::{mean, mean_backward};
 use crate::exec::cpu::reduce;
 use crate::graph::{Op, Unary};
 
@@ -31,7 +32,31 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         }
         Op::Cast => elementwise::cast(call.isa, call.threads, call.inputs[0].floats(), out, format),
         Op::Add => binary(call, Binary::Add, out),
+        Op::Subtract => binary(call, Binary::Subtract, out),
         Op::Multiply => binary(call, Binary::Multiply, out),
+        Op::Scale { factor } => {
+            elementwise::scale_by_scalar(
+                call.isa,
+                call.threads,
+                call.inputs[0].floats(),
+                *factor,
+                out,
+                format,
+            );
+        }
+        Op::Expand => {
+            let x = &call.inputs[0];
+            elementwise::expand(call.threads, x.floats(), x.shape(), out, &call.results[0].shape);
+        }
+        Op::Mean { start, end } => {
+            let x = &call.inputs[0];
+            let (length, inner) = averaged(call, x.shape(), *start, *end);
+            mean(call.isa, call.threads, length, inner, x.floats(), out, format);
+        }
+        Op::MeanBackward { start, end } => {
+            let (length, inner) = averaged(call, &call.results[0].shape, *start, *end);
+            mean_backward(call.isa, call.threads, length, inner, call.inputs[0].floats(), out, format);
+        }
         Op::SumTo => {
             let dy = &call.inputs[0];
             reduce::sum_to_shape(
@@ -47,6 +72,13 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::Dropout { p, stream } => dropout(call, *p, *stream, out),
         _ => {}
     }
+}
+
+/// Elements of each mean, and between neighbours of one, in memory: pixels lie before the channels in images.
+fn averaged(call: &Call<'_>, shape: &[usize], start: usize, end: usize) -> (usize, usize) {
+    let length = shape[start..end].iter().product();
+    let inner = if call.channels_last() { shape[1] } else { shape[end..].iter().product() };
+    (length, inner)
 }
 
 fn activation(kind: Unary) -> Activation {

@@ -3,7 +3,7 @@
 use super::{Call, Operand};
 use crate::arithmetic::Isa;
 use crate::exec::cpu::buffer::Buffer;
-use crate::exec::cpu::layout::{concatenate, nchw_to_nhwc, nhwc_to_nchw, permute};
+use crate::exec::cpu::layout::{concatenate, nchw_to_nhwc, nhwc_to_nchw, pad, permute, slice};
 use crate::exec::cpu::threads::Threads;
 use crate::graph::Op;
 
@@ -22,14 +22,14 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             concatenate(call.threads, &parts, &extents, outer, inner, out);
         }
         Op::Slice { axis, start } => {
+            let x = &call.inputs[0];
+            let sizes = [x.shape()[*axis], *start, call.results[0].shape[*axis]];
+            slice(call.threads, x.floats(), sizes, around(x.shape(), *axis).1, out);
+        }
+        Op::SliceBackward { axis, start } => {
             let dy = &call.inputs[0];
-            let (outer, inner) = around(dy.shape(), *axis);
-            let (whole, part) = (dy.shape()[*axis] * inner, call.results[0].shape[*axis] * inner);
-            let begin = start * inner;
-            for index in 0..outer {
-                let from = index * whole + begin;
-                out[index * part..(index + 1) * part].copy_from_slice(&dy.floats()[from..from + part]);
-            }
+            let sizes = [call.results[0].shape[*axis], *start, dy.shape()[*axis]];
+            pad(call.threads, dy.floats(), sizes, around(dy.shape(), *axis).1, out);
         }
         _ => {}
     }

@@ -105,7 +105,9 @@ fn broadcasts_equal_the_reference() {
         let a = numbers.hostile(a_shape.iter().product());
         let b = numbers.hostile(b_shape.iter().product());
         let length = shape.iter().product();
-        for (op, format) in [(Binary::Add, Format::Bf16), (Binary::Multiply, Format::F32)] {
+        for (op, format) in
+            [(Binary::Add, Format::Bf16), (Binary::Subtract, Format::F16), (Binary::Multiply, Format::F32)]
+        {
             let mut expected = vec![0.0; length];
             reference::elementwise::binary(op, &a, a_shape, &b, b_shape, &mut expected, shape, format);
             every_setting(|isa, threads| {

@@ -11,7 +11,7 @@ use reference::batch_norm::{BatchNorm, Statistics};
 use reference::loss::CrossEntropy;
 
 /// Asserts that `found` is the gradient of `loss` at x, up to the rounding of f32 arithmetic.
-fn assert_gradient(loss: impl Fn(&[f64]) -> f64, x: &[f32], found: &[f32], what: &str) {
+pub(super) fn assert_gradient(loss: impl Fn(&[f64]) -> f64, x: &[f32], found: &[f32], what: &str) {
     const STEP: f64 = 1e-5;
     let mut point: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     let mut expected = Vec::new();
@@ -28,7 +28,7 @@ fn assert_gradient(loss: impl Fn(&[f64]) -> f64, x: &[f32], found: &[f32], what:
 }
 
 /// Σ weights·values: a loss whose gradient to the values is the weights.
-fn dot(weights: &[f32], values: impl IntoIterator<Item = f64>) -> f64 {
+pub(super) fn dot(weights: &[f32], values: impl IntoIterator<Item = f64>) -> f64 {
     weights.iter().zip(values).map(|(weight, value)| f64::from(*weight) * value).sum()
 }
 
@@ -144,7 +144,7 @@ fn of_mean_squared_error() {
 }
 
 /// ((x - mean) / √(variance + ε))·γ + β with mean and variance over each group of positions.
-fn normalise(
+pub(super) fn normalise(
     x: &[f64],
     group: impl Fn(usize) -> usize,
     channel: impl Fn(usize) -> usize,
@@ -163,7 +163,7 @@ fn normalise(
     (0..x.len()).map(|index| normal(index) * gamma[channel(index)] + beta[channel(index)]).collect()
 }
 
-fn wide(x: &[f32]) -> Vec<f64> {
+pub(super) fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|x| f64::from(*x)).collect()
 }
 

@@ -8,8 +8,10 @@ mod layouts;
 mod norms;
 mod pools;
 mod reductions;
+mod sequences;
 mod torch;
 mod updates;
+mod upsampling;
 
 use super::threads::Threads;
 use crate::arithmetic::Isa;

@@ -12,12 +12,16 @@ use reference::update::{Adam, Sgd, adam, clip_coefficient, sgd, sgd_plain, sum_o
 use serde_json::Value;
 
 /// One case of the file: named tensors.
-struct Case(Value);
+pub(super) struct Case(Value);
 
 impl Case {
     fn named(name: &str) -> Self {
-        let file: Value = serde_json::from_str(include_str!("../../reference/testdata/ops_torch.json"))
-            .expect("the committed file is JSON");
+        Self::of(include_str!("../../reference/testdata/ops_torch.json"), name)
+    }
+
+    /// A case of another file.
+    pub(super) fn of(file: &str, name: &str) -> Self {
+        let file: Value = serde_json::from_str(file).expect("the committed file is JSON");
         Self(file.get(name).expect("the case is in the file").clone())
     }
 
@@ -28,15 +32,15 @@ impl Case {
     }
 
     /// An input, which is f32.
-    fn input(&self, key: &str) -> Vec<f32> {
+    pub(super) fn input(&self, key: &str) -> Vec<f32> {
         self.wide(key).into_iter().map(|value| value as f32).collect()
     }
 
-    fn integers(&self, key: &str) -> Vec<i32> {
+    pub(super) fn integers(&self, key: &str) -> Vec<i32> {
         self.wide(key).into_iter().map(|value| value as i32).collect()
     }
 
-    fn check(&self, key: &str, found: &[f32]) {
+    pub(super) fn check(&self, key: &str, found: &[f32]) {
         assert_close(found, &self.wide(key), key);
     }
 }

@@ -1,0 +1,186 @@
+//! Folders of runs and their records: reading one with all that is to be said of it, and comparing what lies in it with
+//! the digests that the record names.
+//!
+//! Invariant: a record that says less than its run did is never read without a word of it.
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::lockfile;
+use super::ui::Ui;
+use crate::diag::{self, Diagnostic, SourceMap};
+use crate::lock;
+use crate::record::{self, Ending, Record};
+use crate::store::{self, RECORD, StoreError};
+use crate::world::{Disk, World as _};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// The record that a path names: a file of events, or the folder of a run. `None` for anything else.
+pub fn record_path(path: &Utf8Path) -> Option<Utf8PathBuf> {
+    if Disk.is_folder(path) {
+        Some(path.join(RECORD))
+    } else {
+        (path.extension() == Some("ndjson")).then(|| path.to_owned())
+    }
+}
+
+/// A record that was read, and what is to be said of it.
+pub struct Read {
+    /// The record.
+    pub record: Record,
+    /// A cut line, or a missing end.
+    pub warnings: Vec<Diagnostic>,
+    /// What the warnings point into.
+    sources: SourceMap,
+}
+
+impl Read {
+    /// Shows the warnings on standard error.
+    pub fn warn(self, ui: &Ui) -> Record {
+        if !self.warnings.is_empty() {
+            ui.error_text(&diag::render_text(&self.warnings, &self.sources, ui.color));
+        }
+        self.record
+    }
+}
+
+/// Reads a record; a damaged one is an integrity fault.
+pub fn read_record(path: &Utf8Path) -> Result<Read, Failure> {
+    let bytes = Disk.read(path).map_err(|error| unreadable(path, &error))?;
+    let mut sources = SourceMap::default();
+    let file = sources.add(path.as_str(), String::from_utf8_lossy(&bytes).as_ref());
+    match record::read(file, &bytes) {
+        Ok((record, mut warnings)) => {
+            if record.ending() == Ending::Cut {
+                let done = record.last_step();
+                let message = format!(
+                    "the record `{path}` has no end after step {done}: the run was killed or still runs, or the file was cut"
+                );
+                warnings.push(
+                    Diagnostic::warning(record::TRUNCATED, message)
+                        .help("what it has is read as it is; the rest can be had by running again"),
+                );
+            }
+            Ok(Read { record, warnings, sources })
+        }
+        Err(fault) => Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources }),
+    }
+}
+
+/// A record that is not there, or that cannot be read.
+fn unreadable(path: &Utf8Path, error: &std::io::Error) -> Failure {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return Failure::new(Exit::Usage, error.to_string());
+    }
+    let folder = super::pipeline::folder_of(path);
+    let lock = folder.join("manifest.lock");
+    let help = if Disk.read(&lock).is_ok() {
+        format!("the folder holds a lock; for that, name `{lock}`")
+    } else {
+        "`amp store ls` lists the runs that are there; a run that is not, `amp run` does again with the same bits"
+            .to_owned()
+    };
+    Failure::new(Exit::Usage, format!("there is no record at `{path}`")).help(help)
+}
+
+/// What comes of comparing a run's folder with its record.
+#[derive(Default)]
+pub struct Check {
+    /// How many files were compared with a digest.
+    pub compared: usize,
+    /// What is damaged.
+    pub faults: Vec<Failure>,
+    /// What is no damage and should be known.
+    pub warnings: Vec<String>,
+}
+
+/// Compares everything in a run's folder: the record with its own chain, its checkpoints, and the lock that it followed.
+pub fn check(folder: &Utf8Path) -> Check {
+    let mut check = Check::default();
+    let path = folder.join(RECORD);
+    // A run that has just begun, or was killed before its first event was on the disk.
+    let begun = Disk.read(&path).is_ok_and(|bytes| bytes.contains(&b'\n'));
+    if !begun {
+        check
+            .warnings
+            .push(format!("`{folder}` holds no record: its run has just begun, or was killed then"));
+        return check;
+    }
+    check.compared += 1;
+    match read_record(&path) {
+        Ok(read) => {
+            check
+                .warnings
+                .extend(read.warnings.iter().map(|warning| format!("`{path}`: {}", warning.message)));
+            checkpoints(&read.record, folder, true, &mut check);
+            followed_lock(&read.record, folder, &mut check);
+        }
+        Err(fault) => check.faults.push(named(fault, &path)),
+    }
+    check
+}
+
+/// Compares the checkpoints beside a record with the digests that it names. One that is not there is a fault where all
+/// should be there, and else a warning: a record can be handed on alone.
+pub fn checkpoints(record: &Record, folder: &Utf8Path, all: bool, check: &mut Check) {
+    for checkpoint in record.checkpoints() {
+        let path = folder.join(&checkpoint.file);
+        match store::check_file(&path, checkpoint.digest) {
+            Err(StoreError::Missing { .. }) if !all => {
+                check.warnings.push(format!("the checkpoint `{path}` is not there, so it was not compared"));
+            }
+            outcome => {
+                check.compared += 1;
+                check.faults.extend(outcome.err().map(checkpoint_failure));
+            }
+        }
+    }
+}
+
+/// A damaged checkpoint is made again by running again, not by the store.
+fn checkpoint_failure(error: StoreError) -> Failure {
+    let (code, text) = (error.code(), error.to_string());
+    let failure = match &error {
+        StoreError::Corrupt { .. } | StoreError::Missing { .. } => Failure::new(Exit::Integrity, text),
+        _ => return error.into(),
+    };
+    failure.code(code).help("the same lock gives the same checkpoint: run it again, or take an intact copy")
+}
+
+/// Compares the lock in a run's folder with the one that the record followed.
+fn followed_lock(record: &Record, folder: &Utf8Path, check: &mut Check) {
+    let path = folder.join("manifest.lock");
+    check.compared += 1;
+    let damaged =
+        |found: String| StoreError::Corrupt { path: path.clone(), expected: record.started.lock, found };
+    match lockfile::read(&path) {
+        Ok(Some((_, locked))) => {
+            let found = lock::entries_digest(&locked);
+            if found != record.started.lock {
+                check.faults.push(copy_of_lock(damaged(found.to_string())));
+            }
+        }
+        Ok(None) => check.faults.push(copy_of_lock(damaged("no file".to_owned()))),
+        Err(fault) => check.faults.push(named(fault, &path)),
+    }
+}
+
+fn copy_of_lock(error: StoreError) -> Failure {
+    Failure::new(Exit::Integrity, error.to_string()).code(error.code()).help(
+        "the record's `lock` is the digest of the entries that it followed; take an intact copy of the lock",
+    )
+}
+
+/// A failure as one message that names the file.
+fn named(failure: Failure, path: &Utf8Path) -> Failure {
+    match failure {
+        Failure::Faults { exit, mut diagnostics, .. } if !diagnostics.is_empty() => {
+            let first = diagnostics.remove(0);
+            let failure = Failure::new(exit, format!("`{path}`: {}", first.message)).code(first.code);
+            match first.help {
+                Some(help) => failure.help(help),
+                None => failure,
+            }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,74 @@
+//! Constants that a 16-bit format turns into zero or infinity.
+//!
+//! The `eps` of a normalisation and of the optimizer is no such constant: both are computed in f32 in every policy.
+
+use super::Subject;
+use crate::arithmetic::half::{self, Format};
+use crate::diag::{Diagnostic, codes};
+use crate::graph::{DType, Graph, Op, ValueId};
+use crate::plan::Initialiser;
+
+pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
+    let graph = &subject.compiled.precise.graph;
+    let mut advice = Vec::new();
+    for parameter in &graph.parameters {
+        let constant = match parameter.initialiser {
+            Initialiser::Constant(value) => ("the value", value),
+            Initialiser::Normal { std } => ("the standard deviation", std),
+            _ => continue,
+        };
+        let Some(format) = cast_to(graph, parameter.value) else { continue };
+        let name = &graph.value(parameter.value).name;
+        let layer = name.rsplit_once('.').map_or(name.as_str(), |(layer, _)| layer);
+        advice.extend(
+            say(&format!("`{name}`: {}", constant.0), constant.1, format).map(|it| subject.at(it, layer)),
+        );
+    }
+    advice
+}
+
+/// The 16-bit format that a parameter is used in, if any.
+fn cast_to(graph: &Graph, parameter: ValueId) -> Option<Format> {
+    let cast = graph.nodes.iter().find(|node| node.op == Op::Cast && node.inputs[0] == parameter)?;
+    match graph.value(cast.outputs[0]).dtype {
+        DType::F16 => Some(Format::F16),
+        DType::Bf16 => Some(Format::Bf16),
+        DType::F32 | DType::I32 => None,
+    }
+}
+
+/// What becomes of a constant in a format, if that is zero or infinity.
+pub(super) fn say(what: &str, value: f32, format: Format) -> Option<Diagnostic> {
+    let rounded = half::round(format, value);
+    let name = match format {
+        Format::F16 => "f16",
+        Format::Bf16 => "bf16",
+        Format::F32 => return None,
+    };
+    if value != 0.0 && rounded == 0.0 {
+        let message =
+            format!("{what} {value:e} is 0 in {name}, whose smallest number is {}", smallest(format));
+        return Some(Diagnostic::warning(codes::FLUSHED, message).help(format!(
+            "write a larger value, or keep the layer in f32: `precision … {{ layer \"…\" dtype=\"f32\" }}`"
+        )));
+    }
+    if value.is_finite() && !rounded.is_finite() {
+        let message =
+            format!("{what} {value:e} is infinite in {name}, whose largest number is {}", largest(format));
+        return Some(Diagnostic::warning(codes::OVERFLOWS, message).help(format!(
+            "write a value within ±{}, or keep the layer in f32: `precision … {{ layer \"…\" dtype=\"f32\" }}`",
+            largest(format)
+        )));
+    }
+    None
+}
+
+/// The smallest subnormal number.
+fn smallest(format: Format) -> &'static str {
+    if format == Format::F16 { "5.96e-8" } else { "9.18e-41" }
+}
+
+/// The largest finite number.
+fn largest(format: Format) -> &'static str {
+    if format == Format::F16 { "65504" } else { "3.39e38" }
+}

@@ -1,0 +1,46 @@
+//! What the named device cannot do: tensor cores since compute capability 7.0 (Volta), bf16 since 8.0 (Ampere).
+//!
+//! Source: CUDA C++ Programming Guide, "Compute Capabilities".
+
+use super::Subject;
+use crate::arithmetic::half::Format;
+use crate::diag::{Diagnostic, codes};
+use crate::plan::Selector;
+
+pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
+    let plan = subject.plan;
+    let Some(device) = subject.device() else { return Vec::new() };
+    let uses = |format| {
+        plan.precision.low == format || plan.precision.rules.iter().any(|rule| rule.format == format)
+    };
+    let (name, (major, minor)) = (&device.name, device.capability);
+    let mut advice = Vec::new();
+    if major < 7 && (uses(Format::F16) || uses(Format::Bf16)) {
+        let message = format!(
+            "the {name} (compute capability {major}.{minor}) has no tensor cores: a 16-bit format saves memory there and no time"
+        );
+        advice.push(
+            Diagnostic::warning(codes::NO_TENSOR_CORES, message)
+                .help("take `precision \"fp32\"`, or a device of capability 7.0 or later"),
+        );
+    } else if major < 8 && uses(Format::Bf16) {
+        let message =
+            format!("the {name} (compute capability {major}.{minor}) computes no bf16: it came with 8.0");
+        advice.push(
+            Diagnostic::warning(codes::NO_TENSOR_CORES, message)
+                .help("take `precision \"amp-fp16\"` with `scaler \"dynamic\"`"),
+        );
+    }
+    let rule = plan.precision.rules.iter().find(|rule| {
+        rule.format != Format::F32 && matches!(rule.selector, Selector::Layer(_) | Selector::Op(_))
+    });
+    let place = match rule {
+        Some(rule) if plan.precision.low == Format::F32 => rule.origin.as_str(),
+        _ => "precision",
+    };
+    advice
+        .into_iter()
+        .map(|diagnostic| subject.at_origin(diagnostic, place, "asks for a 16-bit format"))
+        .map(|diagnostic| subject.at_origin(diagnostic, "environment", "names the device"))
+        .collect()
+}

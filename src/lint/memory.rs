@@ -1,0 +1,102 @@
+//! A batch that the named device cannot hold, and what would make it fit.
+
+use super::Subject;
+use crate::arithmetic::half::Format;
+use crate::autodiff::Compiled;
+use crate::diag::number::bytes as bytes_text;
+use crate::diag::{Diagnostic, codes};
+use crate::graph::memory::{DeviceMemory, device_memory};
+use std::collections::BTreeMap;
+
+pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
+    let Some(device) = subject.device() else { return Vec::new() };
+    let batch = subject.plan.data.batch;
+    let needed = device_memory(&subject.compiled.step);
+    if needed.total() <= device.memory_bytes {
+        return Vec::new();
+    }
+    let message = format!(
+        "a batch of {batch} needs {} on the {}, which has {}: {} of parameters, gradients' accumulators and optimizer \
+         state, {} of activations and gradients",
+        bytes_text(needed.total()),
+        device.name,
+        bytes_text(device.memory_bytes),
+        bytes_text(needed.persistent),
+        bytes_text(needed.results)
+    );
+    let diagnostic = Diagnostic::warning(codes::MEMORY, message);
+    let diagnostic = subject.at_origin(diagnostic, "data.batch", "this batch");
+    let diagnostic = subject.at_origin(diagnostic, "environment", "names the device");
+    vec![diagnostic.help(help(subject, device.memory_bytes, needed))]
+}
+
+fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
+    let batch = subject.plan.data.batch;
+    let Some(largest) = largest(subject, memory) else {
+        return "not even a batch of 1 fits: take a smaller model or a larger device".to_owned();
+    };
+    let mut ways = vec![format!("the largest batch that fits is {largest}")];
+    let total = |compiled: Option<Compiled>| compiled.map(|compiled| device_memory(&compiled.step).total());
+    let divisor = (2..=batch).find(|parts| batch.is_multiple_of(*parts) && batch / parts <= largest);
+    if let Some(parts) = divisor
+        && let Some(bytes) = total((subject.compile)(batch / parts, None))
+    {
+        let accumulate = u64::from(subject.plan.train.accumulate) * parts as u64;
+        ways.push(format!(
+            "`batch {}` with `accumulate={accumulate}` takes the same step in {}",
+            batch / parts,
+            bytes_text(bytes)
+        ));
+    }
+    if subject.plan.precision.low == Format::F32
+        && let Some(bytes) = total((subject.compile)(batch, Some(Format::Bf16)))
+    {
+        let verdict = if bytes <= memory { "and fits" } else { "and is still too much" };
+        ways.push(format!("`precision \"amp-bf16\"` needs {} {verdict}", bytes_text(bytes)));
+    }
+    let recomputed = needed.persistent + recomputation(subject.compiled);
+    if recomputed < needed.total() {
+        ways.push(format!(
+            "recomputing activations block by block would need about {} (this amp does not recompute)",
+            bytes_text(recomputed)
+        ));
+    }
+    ways.join("; ")
+}
+
+/// The largest batch that fits, by bisection; `None` when 1 does not.
+fn largest(subject: &Subject<'_>, memory: u64) -> Option<usize> {
+    let fits = |batch: usize| {
+        (subject.compile)(batch, None).is_some_and(|compiled| device_memory(&compiled.step).total() <= memory)
+    };
+    // Batch normalisation refuses a batch of 1, so the search begins at 2 where 1 is refused.
+    let mut low = [1, 2].into_iter().find(|batch| fits(*batch))?;
+    let mut high = subject.plan.data.batch;
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    Some(low)
+}
+
+/// Bytes of results when only the last result of each block of layers is kept and one block at a time is computed again.
+/// A block is the first two names of a layer's path.
+fn recomputation(compiled: &Compiled) -> u64 {
+    let step = &compiled.step;
+    let mut blocks: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for node in &step.micro[..step.forward_nodes.min(step.micro.len())] {
+        let block: Vec<&str> = node.layer.split('.').take(2).collect();
+        let bytes = node
+            .outputs
+            .iter()
+            .map(|id| step.value(*id))
+            .map(|value| (value.elements() * value.dtype.bytes()) as u64);
+        let (inside, last) = blocks.entry(block.join(".")).or_default();
+        let own: u64 = bytes.sum();
+        *inside += own;
+        *last = own;
+    }
+    let kept: u64 = blocks.values().map(|(_, last)| last).sum();
+    // A block's activations and their gradients live together.
+    kept + 2 * blocks.values().map(|(inside, _)| *inside).max().unwrap_or(0)
+}

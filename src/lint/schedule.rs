@@ -1,0 +1,39 @@
+//! Schedules and scalers that the run is too short for.
+
+use super::Subject;
+use crate::diag::{Diagnostic, codes};
+use crate::plan::Scaler;
+
+pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
+    let Some(steps) = subject.steps else { return Vec::new() };
+    let plan = subject.plan;
+    let mut advice = Vec::new();
+    let warmup = plan.schedule.warmup;
+    if warmup >= steps {
+        let message = format!(
+            "the schedule warms up for {warmup} steps and the run has {steps}: the base rate is never reached"
+        );
+        let diagnostic = Diagnostic::warning(codes::SCHEDULE_LENGTH, message);
+        let diagnostic = subject.at_origin(diagnostic, "schedule.warmup", "longer than the run");
+        let diagnostic = length(subject, diagnostic);
+        advice.push(diagnostic.help(format!("write `warmup={}`, or train longer", (steps / 10).max(1))));
+    }
+    if let Scaler::Dynamic { interval, .. } = plan.scaler
+        && u64::from(interval) > steps
+        && steps > 0
+    {
+        let message = format!(
+            "the loss scale grows after {interval} good steps in a row and the run has {steps}: it can only fall"
+        );
+        let diagnostic = Diagnostic::warning(codes::SCHEDULE_LENGTH, message);
+        let diagnostic = subject.at_origin(diagnostic, "scaler.interval", "longer than the run");
+        let diagnostic = length(subject, diagnostic);
+        advice.push(diagnostic.help(format!("write `interval={}`, or train longer", (steps / 10).max(1))));
+    }
+    advice
+}
+
+fn length(subject: &Subject<'_>, diagnostic: Diagnostic) -> Diagnostic {
+    let path = if subject.plan.train.steps.is_some() { "train.steps" } else { "train.epochs" };
+    subject.at_origin(diagnostic, path, "the length of the run")
+}

@@ -1,0 +1,137 @@
+//! Each piece of advice on a model that deserves it, with the numbers worked out on paper, and on one that does not.
+
+use super::{Subject, constants, lint, without_allowed};
+use crate::arithmetic::half::Format;
+use crate::autodiff::samples::{self, Sample};
+use crate::autodiff::{Compiled, compile};
+use crate::diag::{Code, Diagnostic, codes};
+use crate::graph::memory::device_memory;
+use crate::plan::{Allow, Device, ScheduleKind};
+
+/// The advice for a sample with a batch of 4.
+fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
+    let compiled = sample.compile();
+    let again = |batch: usize, low: Option<Format>| -> Option<Compiled> {
+        let mut plan = sample.plan.clone();
+        if let Some(low) = low {
+            plan.precision = samples::amp(low);
+        }
+        compile(&plan, batch, &sample.features, sample.labels.clone()).ok()
+    };
+    lint(&Subject { plan: &sample.plan, compiled: &compiled, steps, compile: &again })
+}
+
+fn of(diagnostics: &[Diagnostic], code: Code) -> Vec<&Diagnostic> {
+    diagnostics.iter().filter(|diagnostic| diagnostic.code == code).collect()
+}
+
+fn device(memory_bytes: u64, capability: (u32, u32)) -> Option<Device> {
+    Some(Device { name: "Device".to_owned(), memory_bytes, capability })
+}
+
+#[test]
+fn a_width_off_the_grid_is_told_with_its_padded_size_and_cost() {
+    let mut sample = samples::mlp();
+    assert_eq!(of(&advice(&sample, None), codes::ALIGNMENT).len(), 0, "a CPU has no tiles");
+    sample.plan.environment.target = "cuda".to_owned();
+    let found = advice(&sample, None);
+    let found = of(&found, codes::ALIGNMENT);
+    // 6 → 8 → 8 → 3: the 6 inputs and the 3 outputs.
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[1].message.contains("3 outputs"), "{}", found[1].message);
+    // Five more rows of 8 weights.
+    let help = found[1].help.as_deref().expect("a help");
+    assert!(help.starts_with("make it 8: 40 more parameters, 166.67 %"), "{help}");
+}
+
+#[test]
+fn the_edges_of_f16_decide_what_is_flushed_and_what_overflows() {
+    let code = |value, format| constants::say("a value", value, format).map(|diagnostic| diagnostic.code);
+    assert_eq!(code(1e-8, Format::F16), Some(codes::FLUSHED));
+    assert_eq!(code(6e-8, Format::F16), None, "the smallest subnormal is 5.96e-8");
+    assert_eq!(code(65504.0, Format::F16), None);
+    assert_eq!(code(65520.0, Format::F16), Some(codes::OVERFLOWS), "a tie goes to the even one, infinity");
+    assert_eq!(code(-1e9, Format::F16), Some(codes::OVERFLOWS));
+    assert_eq!(code(-1e9, Format::Bf16), None);
+    assert_eq!(code(1e-8, Format::F32), None);
+    assert_eq!(code(0.0, Format::F16), None);
+}
+
+#[test]
+fn decay_of_norms_is_told_and_without_norms_or_decay_nothing_is() {
+    assert_eq!(of(&advice(&samples::cnn(), None), codes::DECAY).len(), 1);
+    assert_eq!(of(&advice(&samples::mlp(), None), codes::DECAY).len(), 0);
+}
+
+#[test]
+fn a_warm_up_as_long_as_the_run_is_told() {
+    let mut sample = samples::mlp();
+    sample.plan.schedule.kind = ScheduleKind::Constant;
+    sample.plan.schedule.warmup = 50;
+    let count = |steps| of(&advice(&sample, steps), codes::SCHEDULE_LENGTH).len();
+    // The scaler's interval of 2000 is longer than both runs.
+    assert_eq!(count(Some(50)), 2);
+    assert_eq!(count(Some(51)), 1);
+    assert_eq!(count(Some(2000)), 0);
+    assert_eq!(count(None), 0, "the length is not known");
+}
+
+#[test]
+fn capability_decides_what_a_device_is_told() {
+    let mut sample = samples::mlp();
+    let mut count = |capability, low| {
+        sample.plan.environment.device = device(1 << 40, capability);
+        sample.plan.precision = samples::amp(low);
+        of(&advice(&sample, None), codes::NO_TENSOR_CORES).len()
+    };
+    assert_eq!(count((6, 1), Format::F16), 1);
+    assert_eq!(count((7, 0), Format::F16), 0);
+    assert_eq!(count((7, 5), Format::Bf16), 1);
+    assert_eq!(count((8, 0), Format::Bf16), 0);
+    assert_eq!(count((6, 1), Format::F32), 0);
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_told_with_one_that_does() {
+    let mut sample = samples::mlp();
+    sample.plan.data.batch = 4;
+    let needed = device_memory(&sample.compile().step).total();
+    sample.plan.environment.device = device(needed, (9, 0));
+    assert_eq!(of(&advice(&sample, None), codes::MEMORY).len(), 0, "it fits exactly");
+    sample.plan.environment.device = device(needed - 1, (9, 0));
+    let found = advice(&sample, None);
+    let help = of(&found, codes::MEMORY)[0].help.clone().expect("a help");
+    assert!(help.contains("the largest batch that fits is 3"), "{help}");
+    assert!(help.contains("`batch 2` with `accumulate=2`"), "{help}");
+    sample.plan.environment.device = device(1, (9, 0));
+    let found = advice(&sample, None);
+    assert!(
+        of(&found, codes::MEMORY)[0]
+            .help
+            .as_deref()
+            .is_some_and(|help| help.contains("not even a batch of 1"))
+    );
+}
+
+#[test]
+fn the_memory_of_an_mlp_on_paper() {
+    let mut sample = samples::mlp();
+    sample.plan.precision = samples::full();
+    let memory = device_memory(&sample.compile().step);
+    // 155 parameters with two moments; batch of 4 × 6 features, 4 labels; learning rate, step, scale, tracker.
+    assert_eq!(memory.persistent, 4 * (3 * 155 + 24 + 4 + 4));
+    // At least the activations of 8, 8, 8, 8 and 3 for each of four examples live together at the loss.
+    assert!(memory.results >= 4 * 4 * (4 * 8 + 3), "{memory:?}");
+}
+
+#[test]
+fn what_is_allowed_is_not_said_and_an_idle_allow_is() {
+    let warning = |code| Diagnostic::warning(code, "told");
+    let allow = |code| Allow { code, reason: "known".to_owned(), span: samples::span(3) };
+    let rest = without_allowed(
+        vec![warning(codes::DECAY), warning(codes::ALIGNMENT), Diagnostic::error(codes::DECAY, "no warning")],
+        &[allow(codes::DECAY), allow(codes::MEMORY)],
+    );
+    let codes_left: Vec<Code> = rest.iter().map(|diagnostic| diagnostic.code).collect();
+    assert_eq!(codes_left, [codes::ALIGNMENT, codes::DECAY, codes::IDLE_ALLOW]);
+}
