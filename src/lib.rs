@@ -36,6 +36,7 @@ pub mod store;
 pub mod cli;
 pub mod diff;
 pub mod exec;
+pub mod lsp;
 pub mod record;
 pub mod report;
 pub mod verify;

@@ -4,7 +4,7 @@
 //! visited, the last reader first. Nothing is computed for values that no parameter feeds.
 
 use crate::graph::names::Names;
-use crate::graph::{DType, Node, Op, Role, Unary, Value, ValueId};
+use crate::graph::{DType, Node, Op, Parameter, Role, Unary, Value, ValueId};
 
 /// Differentiates `forward` with respect to everything that needs it, from `seed`, the gradient of `loss`.
 ///
@@ -15,9 +15,10 @@ pub fn backward(
     nodes: &mut Vec<Node>,
     loss: ValueId,
     seed: ValueId,
+    frozen: &[Parameter],
 ) -> Vec<Option<ValueId>> {
     let forward = nodes.clone();
-    let needed = needs_gradient(values, &forward);
+    let needed = needs_gradient(values, &forward, frozen);
     let gradients = vec![None; values.len()];
     let mut pass = Backward { values, names, nodes, needed, gradients };
     pass.gradients[loss.index()] = Some(seed);
@@ -30,9 +31,10 @@ pub fn backward(
     pass.gradients
 }
 
-/// Values that depend on a parameter.
-fn needs_gradient(values: &[Value], forward: &[Node]) -> Vec<bool> {
+/// Values that depend on a parameter that is trained.
+fn needs_gradient(values: &[Value], forward: &[Node], frozen: &[Parameter]) -> Vec<bool> {
     let mut needed: Vec<bool> = values.iter().map(|value| value.role == Role::Parameter).collect();
+    frozen.iter().for_each(|parameter| needed[parameter.value.index()] = false);
     for node in forward {
         if node.inputs.iter().any(|id| needed[id.index()]) {
             needed[node.outputs[0].index()] = true;

@@ -38,7 +38,7 @@ pub fn span(start: u32) -> Span {
 /// A layer that a library module wrote.
 pub fn layer(path: &str, kind: LayerKind) -> Block {
     let library = Some(Span { file: FileId(1), start: 7, end: 9 });
-    Block::Layer(Layer { path: path.to_owned(), kind, span: span(3), library })
+    Block::Layer(Layer { path: path.to_owned(), kind, span: span(3), library, share: None })
 }
 
 /// y = x wᵀ + b.
@@ -121,11 +121,12 @@ pub fn plan(body: Vec<Block>) -> Plan {
             device: None,
         },
         data: data(),
-        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body },
+        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body, freeze: Vec::new() },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
         scaler: Scaler::Dynamic { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, floor: 1.0 },
         optimizer: Optimizer::AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 },
+        groups: Vec::new(),
         schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
         train: Train { epochs: Some(1), steps: None, clip_norm: Some(1.0), accumulate: 1, shards: 1 },
         evaluate: Evaluate { every: Every::Epoch, metrics: vec!["accuracy".to_owned()] },

@@ -2,9 +2,10 @@
 
 use super::StepGraph;
 use super::backward::{backward, seed};
+use crate::graph::glob;
 use crate::graph::names::Names;
 use crate::graph::{Buffer, DType, Node, Op, Parameter, Role, Value, ValueId, evaluation_form};
-use crate::plan::{Optimizer, Plan, Scaler};
+use crate::plan::{Optimizer, ParameterGroup, Plan, Scaler};
 use crate::precision::PreciseGraph;
 
 /// Makes the training step of a precise graph: of the plan, the optimizer, the scaler, clipping and accumulation count.
@@ -47,6 +48,7 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(precise: &PreciseGraph, plan: &'a Plan) -> Self {
         let graph = precise.graph.clone();
+        let (frozen, parameters) = graph.parameters.into_iter().partition(|parameter| parameter.frozen);
         let nothing = ValueId(0);
         let step = StepGraph {
             forward_nodes: graph.nodes.len(),
@@ -54,7 +56,8 @@ impl<'a> Builder<'a> {
             values: graph.values,
             update: Vec::new(),
             evaluation: Vec::new(),
-            parameters: graph.parameters,
+            parameters,
+            frozen,
             gradients: Vec::new(),
             buffers: graph.buffers,
             states: Vec::new(),
@@ -65,6 +68,7 @@ impl<'a> Builder<'a> {
             evaluation_prediction: nothing,
             evaluation_loss: nothing,
             learning_rate: nothing,
+            group_rates: Vec::new(),
             step: nothing,
             scale: nothing,
             tracker: nothing,
@@ -74,6 +78,7 @@ impl<'a> Builder<'a> {
         let mut builder = Self { plan, names: Names::of(&step.values), step };
         builder.sort_parameters();
         builder.step.learning_rate = builder.scalar("learning_rate", DType::F32, Role::Host);
+        builder.group_rates();
         builder.step.step = builder.scalar("step", DType::I32, Role::State);
         builder.step.scale = builder.scalar("scaler.scale", DType::F32, Role::State);
         builder.step.tracker = builder.scalar("scaler.tracker", DType::I32, Role::State);
@@ -81,9 +86,34 @@ impl<'a> Builder<'a> {
     }
 
     fn sort_parameters(&mut self) {
-        let StepGraph { parameters, values, .. } = &mut self.step;
+        let StepGraph { parameters, frozen, values, .. } = &mut self.step;
         let name = |parameter: &Parameter| &values[parameter.value.index()].name;
-        parameters.sort_by(|left, right| name(left).as_bytes().cmp(name(right).as_bytes()));
+        for list in [parameters, frozen] {
+            list.sort_by(|left, right| name(left).as_bytes().cmp(name(right).as_bytes()));
+        }
+    }
+
+    /// A host scalar for each group whose rate is not that of the plan.
+    fn group_rates(&mut self) {
+        let (groups, base) = (&self.plan.groups, self.plan.optimizer.learning_rate());
+        for (index, group) in groups.iter().enumerate() {
+            let own = group.optimizer.learning_rate().to_bits() != base.to_bits();
+            let rate = own.then(|| self.scalar(&format!("learning_rate.{index}"), DType::F32, Role::Host));
+            self.step.group_rates.push(rate);
+        }
+    }
+
+    /// The update rule and the learning rate of a parameter: those of the first group with a glob that matches its name.
+    fn rule_of(&self, parameter: ValueId) -> (&'a Optimizer, ValueId) {
+        let name = &self.step.value(parameter).name;
+        let matches = |group: &&ParameterGroup| group.globs.iter().any(|glob| glob::matches(glob, name));
+        match self.plan.groups.iter().enumerate().find(|(_, group)| matches(group)) {
+            Some((index, group)) => {
+                let rate = self.step.group_rates[index].unwrap_or(self.step.learning_rate);
+                (&group.optimizer, rate)
+            }
+            None => (&self.plan.optimizer, self.step.learning_rate),
+        }
     }
 
     fn add(&mut self, name: String, shape: Vec<usize>, dtype: DType, role: Role) -> ValueId {
@@ -148,14 +178,14 @@ impl<'a> Builder<'a> {
         let (node, seed) = seed(&mut step.values, names, &last, step.scale, plan.train.accumulate.max(1));
         let mut nodes = std::mem::take(&mut step.micro);
         let forward = nodes.len();
-        let gradients = backward(&mut step.values, names, &mut nodes, step.loss, seed);
+        let gradients = backward(&mut step.values, names, &mut nodes, step.loss, seed, &step.frozen);
         nodes.insert(forward, node);
         step.micro = nodes;
         step.gradients = step
             .parameters
             .iter()
             .map(|parameter| {
-                gradients[parameter.value.index()].expect("every layer lies on a way to the loss")
+                gradients[parameter.value.index()].expect("the graph refuses layers that reach no loss")
             })
             .collect();
     }
@@ -217,18 +247,17 @@ impl<'a> Builder<'a> {
     }
 
     fn update_parameters(&mut self, found: Option<ValueId>, coefficient: Option<ValueId>) {
-        let rule = self.plan.optimizer.clone();
-        let names: &[&str] = match rule {
-            Optimizer::Sgd { momentum: 0.0, .. } => &[],
-            Optimizer::Sgd { .. } => &["velocity"],
-            Optimizer::AdamW { .. } => &["first_moment", "second_moment"],
-        };
         for index in 0..self.step.parameters.len() {
             let parameter = self.step.parameters[index].value;
+            let (rule, rate) = self.rule_of(parameter);
+            let names: &[&str] = match rule {
+                Optimizer::Sgd { momentum: 0.0, .. } => &[],
+                Optimizer::Sgd { .. } => &["velocity"],
+                Optimizer::AdamW { .. } => &["first_moment", "second_moment"],
+            };
             let states: Vec<ValueId> =
                 names.iter().map(|name| self.like(parameter, name, Role::State)).collect();
-            let mut inputs =
-                vec![parameter, self.step.gradients[index], self.step.learning_rate, self.step.step];
+            let mut inputs = vec![parameter, self.step.gradients[index], rate, self.step.step];
             inputs.extend(found);
             inputs.extend(coefficient);
             inputs.extend(&states);

@@ -70,6 +70,8 @@ pub enum Command {
     Bench(BenchArguments),
     /// List, check and clean the store
     Store(StoreArguments),
+    /// Speak the language server protocol on standard input and output, for editors
+    Lsp,
     /// Print shell completions
     Completions(CompletionsArguments),
 }

@@ -14,6 +14,7 @@ mod graph;
 mod init;
 mod lock;
 mod lockfile;
+mod lsp;
 mod pipeline;
 mod progress;
 mod repeat;
@@ -96,6 +97,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Init(arguments) => init::run(&arguments, ui),
         Command::Bench(arguments) => bench::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
+        Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
     }
 }

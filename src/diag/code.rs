@@ -115,6 +115,7 @@ catalogue! {
     SPLIT = 234, "the parts of a split are more than the whole";
     DUPLICATE_VALUE = 235, "two values of one module have one name";
     UNKNOWN_VALUE = 236, "a value is recalled that was not saved";
+    SHARE = 237, "a layer shares parameters that are not there";
     GRAPH_SHAPE = 301, "a layer cannot take the shape of its input";
     GRAPH_AXIS = 302, "an axis is out of range";
     GRAPH_RESHAPE = 303, "a reshape changes the number of elements";
@@ -131,6 +132,10 @@ catalogue! {
     GRAPH_ONE_VALUE = 314, "batch normalisation sees one value a channel";
     GRAPH_POOL_PADDING = 315, "a pooling window can lie in the border alone";
     GRAPH_NUMBER = 316, "a number is out of its range";
+    GRAPH_SHARE = 317, "a shared parameter does not fit";
+    GRAPH_UNUSED = 318, "nothing uses a layer's result";
+    GRAPH_GLOB = 319, "a glob matches no parameter";
+    GRAPH_FROZEN = 320, "every parameter is frozen";
     PRECISION_UNMATCHED = 401, "a precision rule matches nothing";
     PRECISION_UNKNOWN_KIND = 402, "a precision policy names an op that does not exist";
     PRECISION_LOSS_RULE = 403, "a precision rule does not apply to the loss";

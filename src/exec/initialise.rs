@@ -14,7 +14,8 @@ pub fn stream_number(name: &str) -> u64 {
 
 /// Fills a parameter in row-major order: element i takes draw i of step 0 of the stream `init:NAME`.
 ///
-/// Bounds are computed in f32: 1/sqrt(fan-in), sqrt(6/(fan-in + fan-out)), sqrt(2/fan-in); a uniform draw u in [0, 1)
+/// Bounds and deviations are computed in f32: 1/sqrt(fan-in), sqrt(6/(fan-in + fan-out)), sqrt(6/fan-in), sqrt(2/fan-in),
+/// sqrt(2/(fan-in + fan-out)); a uniform draw u in [0, 1)
 /// becomes (2u - 1)·bound, each operation rounded.
 pub fn fill(
     initialiser: Initialiser,
@@ -40,9 +41,26 @@ pub fn fill(
         Initialiser::Constant(constant) => values.fill(constant),
         Initialiser::FanInUniform => uniform(values, 1.0 / fan_in.sqrt()),
         Initialiser::XavierUniform => uniform(values, (6.0 / (fan_in + fan_out)).sqrt()),
+        Initialiser::KaimingUniform => uniform(values, (6.0 / fan_in).sqrt()),
+        Initialiser::XavierNormal => normal(values, (2.0 / (fan_in + fan_out)).sqrt()),
+        Initialiser::TruncatedNormal { std } => {
+            for (index, value) in values.iter_mut().enumerate() {
+                *value = truncated(&stream, index as u64) * std;
+            }
+        }
         Initialiser::KaimingNormal => normal(values, (2.0 / fan_in).sqrt()),
         Initialiser::Normal { std } => normal(values, std),
     }
+}
+
+/// Draws of one element that are tried before the last one is taken as a bound; 64 fail with a probability of 0.0455^64.
+const ATTEMPTS: u64 = 64;
+
+/// A standard normal draw within ±2: the first of the draws of steps 0, 1, 2 … of the stream that lies there. So an element's
+/// value depends on its own draws alone.
+fn truncated(stream: &Stream, index: u64) -> f32 {
+    let draws = (0..ATTEMPTS).map(|attempt| stream.normal(attempt, index));
+    draws.into_iter().find(|draw| draw.abs() <= 2.0).unwrap_or(2.0)
 }
 
 #[cfg(test)]
@@ -68,6 +86,36 @@ mod tests {
         // The mean of 20,000 draws of variance 0.25²/3 has a standard deviation of 0.00102.
         let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / 20_000.0;
         assert!(mean.abs() < 0.005, "{mean}");
+    }
+
+    #[test]
+    fn truncated_draws_stay_within_two_deviations_and_narrow_the_normal() {
+        let mut values = vec![0.0; 40_000];
+        fill(Initialiser::TruncatedNormal { std: 0.5 }, 7, "weight", 8, 1, &mut values);
+        let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        assert!(largest <= 1.0 && largest > 0.99, "{largest}");
+        // Var of a standard normal cut at ±2 is 1 - 4φ(2)/(2Φ(2) - 1) = 1 - 0.2159639/0.9544997 = 0.7737413; times 0.25.
+        let variance =
+            values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>() / 40_000.0;
+        assert!((variance - 0.193_435).abs() < 0.005, "{variance}");
+    }
+
+    #[test]
+    fn uniform_and_normal_forms_follow_their_fans() {
+        let largest = |initialiser| {
+            let mut values = vec![0.0; 20_000];
+            fill(initialiser, 7, "weight", 24, 8, &mut values);
+            values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()))
+        };
+        // sqrt(6/24) = 0.5.
+        let kaiming = largest(Initialiser::KaimingUniform);
+        assert!(kaiming <= 0.5 && kaiming > 0.499, "{kaiming}");
+        let mut values = vec![0.0; 40_000];
+        fill(Initialiser::XavierNormal, 7, "weight", 24, 8, &mut values);
+        let variance =
+            values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>() / 40_000.0;
+        // 2/(24 + 8) = 0.0625; the estimate's standard deviation is 0.0625·sqrt(2/40000) = 0.00044.
+        assert!((variance - 0.0625).abs() < 0.0023, "{variance}");
     }
 
     #[test]

@@ -122,6 +122,10 @@ fn train_here(
             .collect();
         let full = micro_batches[0].features.len() == plan.data.batch * split.width();
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
+        for (group, settings) in plan.groups.iter().enumerate() {
+            let base = settings.optimizer.learning_rate();
+            engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps));
+        }
         let result = engine.step(usize::from(!full), &micro_batches, number, rate);
         let step = Step {
             step: number + 1,

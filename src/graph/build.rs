@@ -7,6 +7,7 @@
 
 mod layer;
 mod loss;
+mod parameters;
 mod sequence;
 
 use super::infer::{self, Fault, Shape};
@@ -14,7 +15,7 @@ use super::names::Names;
 use super::places::place;
 use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId, codes};
 use crate::diag::{Code, Diagnostic, Sink, Span};
-use crate::plan::{Block, Combine, Initialiser, Layer, Plan};
+use crate::plan::{Block, Combine, Initialiser, Layer, Plan, Share};
 use std::collections::BTreeMap;
 
 /// What one example is.
@@ -80,7 +81,7 @@ pub enum Purpose {
 /// Builds the forward pass of training for one batch size.
 ///
 /// # Errors
-/// All faults that were found: AMP0301 to AMP0316, each naming the layer, the shapes, the user's line and the library's.
+/// All faults that were found: AMP0301 to AMP0320, each naming the layer, the shapes, the user's line and the library's.
 pub fn build(
     plan: &Plan,
     batch: usize,
@@ -116,6 +117,11 @@ pub fn build_for(
     } else if let Some(prediction) = prediction {
         builder.loss(plan, prediction, &labels);
     }
+    // What is missing after a fault is not said to be unmatched or unused.
+    if !builder.sink.has_errors() {
+        builder.settle_parameters(plan);
+        builder.unused_layers();
+    }
     if builder.sink.diagnostics.is_empty() { Ok(builder.graph) } else { Err(builder.sink.diagnostics) }
 }
 
@@ -133,6 +139,7 @@ struct Place<'a> {
     kind: &'a str,
     span: Span,
     library: Option<Span>,
+    share: Option<&'a Share>,
 }
 
 struct Builder {
@@ -140,6 +147,8 @@ struct Builder {
     names: Names,
     /// The place of each layer path that names parameters or random numbers.
     owners: BTreeMap<String, Span>,
+    /// The parameter that each layer uses under each name, its own or a shared one.
+    used: BTreeMap<(String, String), ValueId>,
     /// The values of `save`; `None` for one that is unknown after a fault.
     saved: BTreeMap<String, Option<ValueId>>,
     /// How many tokens the features' vocabulary has, if they are tokens.
@@ -175,6 +184,7 @@ impl Builder {
             graph,
             names,
             owners: BTreeMap::new(),
+            used: BTreeMap::new(),
             saved: BTreeMap::new(),
             tokens: features.tokens,
             sink: Sink::default(),
@@ -239,7 +249,12 @@ impl Builder {
                         Combine::Multiply => "multiply",
                         Combine::Concatenate { .. } => "concatenate",
                     };
-                    self.parallel(Place { path, kind, span: *span, library: None }, *combine, chains, x)
+                    self.parallel(
+                        Place { path, kind, span: *span, library: None, share: None },
+                        *combine,
+                        chains,
+                        x,
+                    )
                 }
             };
         }
@@ -405,10 +420,23 @@ impl Builder {
     ) -> Option<ValueId> {
         let size = infer::elements(&shape);
         self.checked(place, None, size)?;
+        let key = (place.path.to_owned(), name.to_owned());
+        if let Some(shared) = self.shared(place, name, &shape) {
+            self.used.insert(key, shared?);
+            return shared;
+        }
         let name = self.names.take(format!("{}.{name}", place.path));
         let value = self.graph.add_value(Value { name, shape, dtype: DType::F32, role: Role::Parameter });
+        self.used.insert(key, value);
         let (fan_in, fan_out) = fans;
-        self.graph.parameters.push(Parameter { value, initialiser, zero_row: None, fan_in, fan_out });
+        self.graph.parameters.push(Parameter {
+            value,
+            initialiser,
+            zero_row: None,
+            fan_in,
+            fan_out,
+            frozen: false,
+        });
         Some(value)
     }
 
@@ -426,7 +454,13 @@ impl Builder {
 
 impl<'a> Place<'a> {
     fn of(layer: &'a Layer, kind: &'a str) -> Self {
-        Self { path: &layer.path, kind, span: layer.span, library: layer.library }
+        Self {
+            path: &layer.path,
+            kind,
+            span: layer.span,
+            library: layer.library,
+            share: layer.share.as_ref(),
+        }
     }
 }
 

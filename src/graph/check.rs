@@ -78,11 +78,14 @@ pub fn check_step(step: &StepGraph) -> Vec<Violation> {
         [step.evaluation_loss, step.evaluation_prediction, step.learning_rate, step.norm],
         [step.step, step.scale, step.tracker, step.found.unwrap_or(step.norm)],
     ];
-    let parameters = step.parameters.iter().map(|parameter| parameter.value);
+    let parameters: Vec<ValueId> =
+        step.parameters.iter().chain(&step.frozen).map(|parameter| parameter.value).collect();
+    let rates: Vec<ValueId> = step.group_rates.iter().flatten().copied().collect();
     let buffers = step.buffers.iter().map(|buffer| buffer.value);
     let lists = step.gradients.iter().chain(&step.states).copied();
     let nodes = edges(&step.micro).chain(edges(&step.update)).chain(edges(&step.evaluation));
-    if !check.exist(named.into_iter().flatten().chain(parameters).chain(buffers).chain(lists).chain(nodes)) {
+    let known = named.into_iter().flatten().chain(parameters.iter().chain(&rates).copied());
+    if !check.exist(known.chain(buffers).chain(lists).chain(nodes)) {
         return check.violations;
     }
     check.values();
@@ -96,9 +99,10 @@ pub fn check_step(step: &StepGraph) -> Vec<Violation> {
     check.batch(step.features, step.labels);
     check.loss("loss", step.loss);
     check.loss("evaluation loss", step.evaluation_loss);
-    check.listed(Role::Parameter, step.parameters.iter().map(|parameter| parameter.value).collect());
+    check.listed(Role::Parameter, parameters);
     check.listed(Role::Buffer, step.buffers.iter().map(|buffer| buffer.value).collect());
-    check.listed(Role::Host, vec![step.learning_rate]);
+    check.listed(Role::Host, [&[step.learning_rate], rates.as_slice()].concat());
+    rates.iter().for_each(|rate| check.scalar("learning rate of a group", *rate, DType::F32));
     check.listed(Role::State, [&[step.step, step.scale, step.tracker], step.states.as_slice()].concat());
     check.scalar("learning rate", step.learning_rate, DType::F32);
     check.scalar("step", step.step, DType::I32);

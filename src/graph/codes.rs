@@ -34,3 +34,11 @@ pub const ONE_VALUE: Code = codes::GRAPH_ONE_VALUE;
 pub const POOL_PADDING: Code = codes::GRAPH_POOL_PADDING;
 /// A number is out of its range.
 pub const NUMBER: Code = codes::GRAPH_NUMBER;
+/// A shared parameter is not there, or of another shape.
+pub const SHARE: Code = codes::GRAPH_SHARE;
+/// Nothing uses a layer's result.
+pub const UNUSED: Code = codes::GRAPH_UNUSED;
+/// A glob over parameters matches none.
+pub const GLOB: Code = codes::GRAPH_GLOB;
+/// Every parameter is frozen.
+pub const FROZEN: Code = codes::GRAPH_FROZEN;

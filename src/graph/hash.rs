@@ -56,7 +56,7 @@ impl ContentHash for Node {
 
 impl ContentHash for Parameter {
     fn content_hash(&self, hasher: &mut Hasher) {
-        let Self { value, initialiser, zero_row, fan_in, fan_out } = self;
+        let Self { value, initialiser, zero_row, fan_in, fan_out, frozen } = self;
         value.content_hash(hasher);
         initialise(initialiser, hasher);
         // Only where there is one, so that models without any keep their digests; a tag cannot be taken for a number.
@@ -66,6 +66,9 @@ impl ContentHash for Parameter {
         }
         fan_in.content_hash(hasher);
         fan_out.content_hash(hasher);
+        if *frozen {
+            hasher.tag("frozen");
+        }
     }
 }
 
@@ -87,6 +90,12 @@ fn initialise(initialiser: &Initialiser, hasher: &mut Hasher) {
         Initialiser::FanInUniform => hasher.tag("fan-in-uniform"),
         Initialiser::KaimingNormal => hasher.tag("kaiming-normal"),
         Initialiser::XavierUniform => hasher.tag("xavier-uniform"),
+        Initialiser::KaimingUniform => hasher.tag("kaiming-uniform"),
+        Initialiser::XavierNormal => hasher.tag("xavier-normal"),
+        Initialiser::TruncatedNormal { std } => {
+            hasher.tag("truncated-normal");
+            std.content_hash(hasher);
+        }
         Initialiser::Normal { std } => {
             hasher.tag("normal");
             std.content_hash(hasher);
@@ -303,6 +312,8 @@ impl ContentHash for StepGraph {
             evaluation_prediction,
             evaluation_loss,
             learning_rate,
+            frozen,
+            group_rates,
             step,
             scale,
             tracker,
@@ -324,6 +335,15 @@ impl ContentHash for StepGraph {
             .content_hash(hasher);
         [*learning_rate, *step, *scale, *tracker, *norm].as_slice().content_hash(hasher);
         found.content_hash(hasher);
+        // What an older step could not have changes no digest while it is not there.
+        if !frozen.is_empty() {
+            hasher.tag("frozen");
+            frozen.content_hash(hasher);
+        }
+        if group_rates.iter().any(Option::is_some) {
+            hasher.tag("group-rates");
+            group_rates.content_hash(hasher);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod build;
 pub mod check;
 pub mod codes;
 pub mod evaluation;
+pub mod glob;
 mod hash;
 pub mod infer;
 pub mod memory;
@@ -164,6 +165,8 @@ pub struct Parameter {
     pub fan_in: usize,
     /// Outputs that one input element reaches.
     pub fan_out: usize,
+    /// True when it stays as it begins: no gradient, no update, no state of the optimizer.
+    pub frozen: bool,
 }
 
 /// A persistent buffer with its first value.

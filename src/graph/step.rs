@@ -15,8 +15,10 @@ pub struct StepGraph {
     pub update: Vec<Node>,
     /// The evaluation forward pass on the same parameters: running statistics, no dropout, with the loss.
     pub evaluation: Vec<Node>,
-    /// Parameters, sorted by name.
+    /// Parameters that are trained, sorted by name.
     pub parameters: Vec<Parameter>,
+    /// Parameters that are never updated, sorted by name.
+    pub frozen: Vec<Parameter>,
     /// For each parameter, its gradient: a `Result` when accumulate is 1, else a `State`.
     pub gradients: Vec<ValueId>,
     /// Buffers, sorted by name (running statistics and their pending copies).
@@ -37,6 +39,8 @@ pub struct StepGraph {
     pub evaluation_loss: ValueId,
     /// Host scalar.
     pub learning_rate: ValueId,
+    /// For each group of parameters of the plan the host scalar of its rate, where it has one of its own.
+    pub group_rates: Vec<Option<ValueId>>,
     /// State i32 scalar: applied steps.
     pub step: ValueId,
     /// State f32 scalar: the loss scale (1 without a scaler).

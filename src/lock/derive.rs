@@ -86,6 +86,9 @@ pub fn initialiser_text(initialiser: Initialiser) -> String {
         Initialiser::FanInUniform => "fan-in-uniform".to_owned(),
         Initialiser::KaimingNormal => "kaiming-normal".to_owned(),
         Initialiser::XavierUniform => "xavier-uniform".to_owned(),
+        Initialiser::KaimingUniform => "kaiming-uniform".to_owned(),
+        Initialiser::XavierNormal => "xavier-normal".to_owned(),
+        Initialiser::TruncatedNormal { std } => format!("truncated-normal std={std}"),
         Initialiser::Normal { std } => format!("normal std={std}"),
     }
 }

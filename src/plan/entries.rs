@@ -2,8 +2,8 @@
 
 use super::hash::class_name;
 use super::{
-    Block, Combine, Every, Guarantee, Initialiser, LayerKind, Loss, Optimizer, Plan, Scaler, ScheduleKind,
-    Selector,
+    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Optimizer, Plan, Scaler,
+    ScheduleKind, Selector,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{
@@ -112,6 +112,9 @@ impl Plan {
             lines.add(format!("model.{name}"), value.as_str());
         }
         blocks(&self.model.body, &mut lines, &mut 0);
+        for (index, glob) in self.model.freeze.iter().enumerate() {
+            lines.add(format!("model.freeze.{index}"), glob.as_str());
+        }
         self.loss_entries(&mut lines);
         self.precision_entries(&mut lines);
         self.scaler_entries(&mut lines);
@@ -220,22 +223,15 @@ impl Plan {
     }
 
     fn optimizer_entries(&self, lines: &mut Lines) {
-        match &self.optimizer {
-            Optimizer::Sgd { lr, momentum, nesterov, weight_decay } => {
-                lines.add("optimizer", "sgd");
-                lines.real("optimizer.lr", lr);
-                lines.real("optimizer.momentum", momentum);
-                lines.flag("optimizer.nesterov", *nesterov);
-                lines.real("optimizer.weight-decay", weight_decay);
-            }
-            Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => {
-                lines.add("optimizer", "adamw");
-                lines.real("optimizer.lr", lr);
-                lines.real("optimizer.beta1", beta1);
-                lines.real("optimizer.beta2", beta2);
-                lines.real("optimizer.eps", eps);
-                lines.real("optimizer.weight-decay", weight_decay);
-            }
+        let (name, settings) = settings(&self.optimizer);
+        lines.add("optimizer", name);
+        for (name, value) in settings {
+            lines.add(format!("optimizer.{name}"), value);
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            let settings = self::settings(&group.optimizer).1;
+            let settings: String = settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            lines.add(format!("optimizer.parameters.{index}"), group.globs.join(" ") + &settings);
         }
         let (name, end) = match &self.schedule.kind {
             ScheduleKind::Constant => ("constant", None),
@@ -269,6 +265,31 @@ impl Plan {
             },
         );
         lines.add("evaluate.metrics", self.evaluate.metrics.join(","));
+    }
+}
+
+/// An update rule's name and its settings.
+fn settings(optimizer: &Optimizer) -> (&'static str, Vec<(&'static str, String)>) {
+    match optimizer {
+        Optimizer::Sgd { lr, momentum, nesterov, weight_decay } => (
+            "sgd",
+            vec![
+                ("lr", number_text(lr)),
+                ("momentum", number_text(momentum)),
+                ("nesterov", flag_text(*nesterov).to_owned()),
+                ("weight-decay", number_text(weight_decay)),
+            ],
+        ),
+        Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => (
+            "adamw",
+            vec![
+                ("lr", number_text(lr)),
+                ("beta1", number_text(beta1)),
+                ("beta2", number_text(beta2)),
+                ("eps", number_text(eps)),
+                ("weight-decay", number_text(weight_decay)),
+            ],
+        ),
     }
 }
 
@@ -379,10 +400,14 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines, values: &mut usize) {
                     .iter()
                     .map(|operand| format!("{}:{}", operand.name, operand.chain.len()))
                     .collect();
-                let text = format!("{} operands={}", layer_text(&layer.kind), lengths.join("|"));
+                let text =
+                    format!("{} operands={}{}", layer_text(&layer.kind), lengths.join("|"), share(layer));
                 lines.add(format!("model.layer.{}", layer.path), text);
             }
-            Block::Layer(layer) => lines.add(format!("model.layer.{}", layer.path), layer_text(&layer.kind)),
+            Block::Layer(layer) => {
+                let text = layer_text(&layer.kind) + &share(layer);
+                lines.add(format!("model.layer.{}", layer.path), text);
+            }
             Block::Parallel { path, combine, chains, .. } => {
                 let combine = match combine {
                     Combine::Add => "add".to_owned(),
@@ -401,6 +426,15 @@ fn blocks(blocks_of: &[Block], lines: &mut Lines, values: &mut usize) {
         for chain in block.chains() {
             blocks(chain, lines, values);
         }
+    }
+}
+
+/// Whose parameters a layer uses, if not its own.
+fn share(layer: &Layer) -> String {
+    match &layer.share {
+        None => String::new(),
+        Some(share) if share.weight_only => format!(" share-weight={}", share.path),
+        Some(share) => format!(" share={}", share.path),
     }
 }
 
@@ -525,6 +559,9 @@ fn initialiser(initialiser: Initialiser) -> String {
         Initialiser::FanInUniform => "fan-in-uniform".to_owned(),
         Initialiser::KaimingNormal => "kaiming-normal".to_owned(),
         Initialiser::XavierUniform => "xavier-uniform".to_owned(),
+        Initialiser::KaimingUniform => "kaiming-uniform".to_owned(),
+        Initialiser::XavierNormal => "xavier-normal".to_owned(),
+        Initialiser::TruncatedNormal { std } => format!("truncated-normal({})", number_text(std)),
         Initialiser::Normal { std } => format!("normal({})", number_text(std)),
     }
 }

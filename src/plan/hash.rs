@@ -21,14 +21,37 @@ impl Plan {
             ("environment", Digest::of(&self.environment)),
             ("evaluate", Digest::of(&self.evaluate)),
             ("loss", Digest::of(&self.loss)),
-            ("model", Digest::of(&self.model.body)),
-            ("optimizer", Digest::of(&self.optimizer)),
+            ("model", self.model_digest()),
+            ("optimizer", self.optimizer_digest()),
             ("precision", Digest::of(&self.precision)),
             ("run", Digest::of(&self.run)),
             ("scaler", Digest::of(&self.scaler)),
             ("schedule", Digest::of(&self.schedule)),
             ("train", Digest::of(&self.train)),
         ])
+    }
+}
+
+impl Plan {
+    fn model_digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        self.model.body.content_hash(&mut hasher);
+        if !self.model.freeze.is_empty() {
+            hasher.tag("freeze");
+            self.model.freeze.content_hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn optimizer_digest(&self) -> Digest {
+        let mut hasher = Hasher::new();
+        self.optimizer.content_hash(&mut hasher);
+        for group in &self.groups {
+            hasher.tag("group");
+            group.globs.content_hash(&mut hasher);
+            group.optimizer.content_hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
@@ -138,6 +161,12 @@ impl ContentHash for Layer {
         hasher.tag("layer");
         self.path.content_hash(hasher);
         self.kind.content_hash(hasher);
+        // What an older plan could not say changes no digest while it is not said.
+        if let Some(share) = &self.share {
+            hasher.tag("share");
+            share.path.content_hash(hasher);
+            share.weight_only.content_hash(hasher);
+        }
     }
 }
 
@@ -222,6 +251,12 @@ impl ContentHash for Initialiser {
             Self::FanInUniform => hasher.tag("fan-in-uniform"),
             Self::KaimingNormal => hasher.tag("kaiming-normal"),
             Self::XavierUniform => hasher.tag("xavier-uniform"),
+            Self::KaimingUniform => hasher.tag("kaiming-uniform"),
+            Self::XavierNormal => hasher.tag("xavier-normal"),
+            Self::TruncatedNormal { std } => {
+                hasher.tag("truncated-normal");
+                std.content_hash(hasher);
+            }
             Self::Normal { std } => {
                 hasher.tag("normal");
                 std.content_hash(hasher);

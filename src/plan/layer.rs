@@ -105,6 +105,19 @@ pub struct Layer {
     pub span: Span,
     /// The library's line, when a library module wrote it.
     pub library: Option<Span>,
+    /// Whose parameters it uses instead of its own.
+    pub share: Option<Share>,
+}
+
+/// The use of another layer's parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// The path of the other layer, which stands before this one.
+    pub path: String,
+    /// True when the weight alone is shared.
+    pub weight_only: bool,
+    /// Where it was asked for.
+    pub span: Span,
 }
 
 /// What a layer does. Sizes of inputs are inferred; batch is axis 0 and is never named.
@@ -308,9 +321,18 @@ pub enum Initialiser {
     KaimingNormal,
     /// Uniform in ±sqrt(6/(fan-in + fan-out)) (Glorot and Bengio 2010).
     XavierUniform,
+    /// Uniform in ±sqrt(6/fan-in): the uniform form of He et al. 2015.
+    KaimingUniform,
+    /// Normal with mean 0 and standard deviation sqrt(2/(fan-in + fan-out)): the normal form of Glorot and Bengio 2010.
+    XavierNormal,
     /// Normal with mean 0.
     Normal {
         /// Standard deviation.
+        std: f32,
+    },
+    /// Normal with mean 0, without what lies beyond two standard deviations.
+    TruncatedNormal {
+        /// Standard deviation of the normal that is cut.
         std: f32,
     },
 }

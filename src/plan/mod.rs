@@ -9,8 +9,8 @@ pub mod layer;
 pub mod optimizer;
 pub mod policy;
 
-pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand};
-pub use optimizer::{Optimizer, Scaler, Schedule, ScheduleKind};
+pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand, Share};
+pub use optimizer::{Optimizer, ParameterGroup, Scaler, Schedule, ScheduleKind};
 pub use policy::{Class, Policy, Rule, Selector};
 
 use crate::data::spec::DataSpec;
@@ -39,6 +39,8 @@ pub struct Plan {
     pub scaler: Scaler,
     /// The update rule.
     pub optimizer: Optimizer,
+    /// Parameters with settings of their own; the first group with a matching glob counts.
+    pub groups: Vec<ParameterGroup>,
     /// Learning rate over steps.
     pub schedule: Schedule,
     /// Length, clipping, accumulation.
@@ -117,6 +119,8 @@ pub struct Model {
     pub arguments: BTreeMap<String, String>,
     /// The layers.
     pub body: Vec<Block>,
+    /// Globs over the names of parameters that stay as they begin, in order.
+    pub freeze: Vec<String>,
 }
 
 /// The training loss.

@@ -29,6 +29,15 @@ pub enum Optimizer {
     },
 }
 
+/// Parameters whose update differs from that of the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParameterGroup {
+    /// Globs over the names of parameters, such as `**.bias`.
+    pub globs: Vec<String>,
+    /// The rule with the group's settings; its kind is that of the plan's.
+    pub optimizer: Optimizer,
+}
+
 impl Optimizer {
     /// Base learning rate.
     pub fn learning_rate(&self) -> f32 {

@@ -5,11 +5,10 @@
 
 mod apply;
 pub mod codes;
-mod glob;
 mod why;
 
+pub use crate::graph::glob::matches;
 pub use apply::{apply, apply_with_origins};
-pub use glob::matches;
 pub use why::why;
 
 pub use crate::graph::{Decision, PreciseGraph};

@@ -182,7 +182,13 @@ fn meant<'rule>(unknown: &[&Property], node: &Node, rule: &'rule NodeRule) -> Op
     near.is_none_or(|near| near == only.name).then_some(only)
 }
 
-fn unknown_property(property: &Property, rule: &NodeRule, meant: Option<&Rule>, path: &str, sink: &mut Sink) {
+pub(crate) fn unknown_property(
+    property: &Property,
+    rule: &NodeRule,
+    meant: Option<&Rule>,
+    path: &str,
+    sink: &mut Sink,
+) {
     let known: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
     let name = clip(&property.name.text);
     let help = match meant {

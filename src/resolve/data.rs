@@ -14,12 +14,14 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 /// Lowers the node; faults go to the sink, and the result counts only without any.
 pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
+    let mut is_told = true;
     let (sources, format) = match fields.child("synthetic") {
         Some(node) => (Sources::None, Format::Synthetic(tokens::synthetic(fields, node, sink))),
         None => {
             let sources = sources(fields, sink);
             let format = format(fields, &sources, sink);
-            (sources, format)
+            is_told = format.is_some();
+            (sources, format.unwrap_or(Format::Idx))
         }
     };
     let tokens = match &format {
@@ -35,7 +37,7 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
     let stream = matches!(format, Format::Text | Format::Tokens { .. });
     let has_tokens = tokens.is_some() || vocabulary.is_some();
     let labels = tokens::label_rule(fields, stream, has_tokens, vocabulary, sink);
-    if !matches!(format, Format::Synthetic(_)) {
+    if is_told && !matches!(format, Format::Synthetic(_)) {
         one_or_two_files(fields, &sources, name_of(&format), &labels, sink);
     }
     let in_order = match &format {
@@ -157,11 +159,12 @@ fn pair(fields: &Fields<'_>, sink: &mut Sink) -> (Utf8PathBuf, Utf8PathBuf) {
     (path(fields, "features", sink), path(fields, "labels", sink))
 }
 
-fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
+/// The format; `None` when nothing tells it, which was reported.
+fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<Format> {
     let features = match sources {
         Sources::One { path } => path,
         Sources::Pairs { train: (features, _), .. } => features,
-        Sources::None => return Format::Idx,
+        Sources::None => return None,
     };
     let node = fields.child("format");
     let told = told_by_name(features);
@@ -178,7 +181,7 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
                     .help("add `format \"csv\"`, or idx, npy, safetensors, text, tokens"),
             );
         }
-        return Format::Idx;
+        return None;
     };
     if let Some(columns) = fields.child("columns").filter(|_| name != "csv") {
         let diagnostic = Diagnostic::error(
@@ -199,14 +202,14 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
         );
         sink.push(diagnostic.at(place(node), "say nothing here").help("delete them"));
     }
-    match name {
+    Some(match name {
         "csv" => csv(fields, sink),
         "npy" => Format::Npy,
         "text" => Format::Text,
         "tokens" => Format::Tokens { width: tokens::width(fields, sink) },
         "safetensors" => Format::Safetensors { features: tensor("features"), labels: tensor("labels") },
         _ => Format::Idx,
-    }
+    })
 }
 
 /// Reports two files for what one holds, and one for what two hold.
@@ -221,12 +224,11 @@ fn one_or_two_files(fields: &Fields<'_>, sources: &Sources, name: &str, labels: 
     if together != one && !features.as_str().is_empty() {
         let (message, help) = match together {
             true => {
-                let what = if *labels == LabelRule::Given {
-                    "features and labels"
-                } else {
-                    "tokens and, in them, labels"
+                let message = match labels {
+                    LabelRule::Given => format!("a {name} file holds features and labels together"),
+                    _ => "labels that follow from tokens have no file of their own".to_owned(),
                 };
-                (format!("a {name} file holds {what} together"), "name one file: `source \"…\"`")
+                (message, "name one file: `source \"…\"`")
             }
             false => (
                 format!("an {name} file holds one array"),

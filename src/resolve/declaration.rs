@@ -9,7 +9,8 @@ use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::{Node, Value};
 use camino::Utf8PathBuf;
 
-fn module_rule() -> NodeRule {
+/// What a `module` node may hold on its own line.
+pub(super) fn module_rule() -> NodeRule {
     let kinds = ModuleKind::ALL.map(ModuleKind::word);
     NodeRule::new("module", "declares a module")
         .once()
@@ -21,7 +22,7 @@ fn module_rule() -> NodeRule {
 /// The types that a parameter may have.
 const TYPES: [&str; 7] = ["integer", "number", "flag", "text", "shape", "list", "value"];
 
-fn parameter_rule(kind: Kind) -> NodeRule {
+pub(super) fn parameter_rule(kind: Kind) -> NodeRule {
     let value = |kind: Kind, name: &'static str, doc: &'static str| match kind {
         Kind::Integer => Rule::integer(name, i64::MIN, i64::MAX, doc),
         Kind::Real32 | Kind::Real64 => Rule::real64(name, doc),

@@ -6,8 +6,10 @@
 //! Paths: a layer is named by its first argument or else by its kind; the second unnamed `linear` of a block is `linear-2`.
 //! So a layer put into a block renames only the unnamed ones of its kind behind it, and a named one never.
 
+mod share;
 mod values;
 
+use self::share::Sharing;
 use self::values::Saved;
 use super::check::{check, clip};
 use super::expression::{self, Outcome, RESERVED, Sort};
@@ -76,6 +78,7 @@ pub(crate) struct Expander<'a, 'world> {
     stack: Vec<String>,
     /// The values saved by each use of a module, innermost last.
     saved: Vec<Saved>,
+    sharing: Sharing,
 }
 
 /// A node of a body after its own values were computed, and the node as written, which has the children.
@@ -87,7 +90,15 @@ struct Item<'body> {
 impl<'a, 'world> Expander<'a, 'world> {
     /// Nothing expanded yet.
     pub fn new(modules: &'a mut Modules<'world>, sink: &'a mut Sink) -> Self {
-        Self { modules, sink, items: 0, levels: 0, stack: Vec::new(), saved: Vec::new() }
+        Self {
+            modules,
+            sink,
+            items: 0,
+            levels: 0,
+            stack: Vec::new(),
+            saved: Vec::new(),
+            sharing: Sharing::default(),
+        }
     }
 
     /// The layers of a model.
@@ -98,6 +109,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         let saved = self.lent(&mut frame, "");
         self.saved.push(saved);
         let blocks = self.chain(&module.body, &frame, "");
+        self.settle_sharing();
         self.saved.pop();
         self.stack.pop();
         blocks
@@ -229,7 +241,8 @@ impl<'a, 'world> Expander<'a, 'world> {
                 let node = self.with_children(written, frame);
                 let library = frame.site.map(|_| item.written.span);
                 if let Some(kind) = layers::lower(&node, self.sink) {
-                    blocks.push(Block::Layer(Layer { path, kind, span, library }));
+                    let share = layers::shares(&node).then(|| self.sharing(&node, &path, frame)).flatten();
+                    blocks.push(Block::Layer(Layer { path, kind, span, library, share }));
                 }
             }
         }

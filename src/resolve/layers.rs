@@ -9,8 +9,18 @@ use crate::plan::{Initialiser, LayerKind};
 use crate::syntax::{Node, Value};
 use std::sync::OnceLock;
 
-const WEIGHT_INITS: &[&str] =
-    &["fan-in-uniform", "kaiming-normal", "xavier-uniform", "normal", "constant", "zeros", "ones"];
+const WEIGHT_INITS: &[&str] = &[
+    "fan-in-uniform",
+    "kaiming-uniform",
+    "kaiming-normal",
+    "xavier-uniform",
+    "xavier-normal",
+    "normal",
+    "truncated-normal",
+    "constant",
+    "zeros",
+    "ones",
+];
 const BIAS_INITS: &[&str] = &["fan-in-uniform", "normal", "constant", "zeros", "ones"];
 
 fn initialiser(rule: NodeRule) -> NodeRule {
@@ -19,7 +29,12 @@ fn initialiser(rule: NodeRule) -> NodeRule {
             Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text("fan-in-uniform"),
         )
         .property(
-            Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0).optional(),
+            Rule::real32(
+                "weight-std",
+                "Standard deviation of weight-init=\"normal\" and \"truncated-normal\".",
+            )
+            .above(0.0)
+            .optional(),
         )
         .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
         .property(Rule::choice("bias-init", BIAS_INITS, "How the bias begins.").or_text("fan-in-uniform"))
@@ -53,7 +68,31 @@ fn window(name: &'static str, doc: &'static str) -> NodeRule {
 /// What each layer may hold.
 pub(crate) fn table() -> &'static [NodeRule] {
     static TABLE: OnceLock<Vec<NodeRule>> = OnceLock::new();
-    TABLE.get_or_init(rules)
+    TABLE.get_or_init(|| rules().into_iter().map(with_sharing).collect())
+}
+
+/// Lets a layer with parameters use those of another one.
+fn with_sharing(rule: NodeRule) -> NodeRule {
+    if !owns_parameters(&rule) {
+        return rule;
+    }
+    rule.property(
+        Rule::text("share", "The layer before it whose parameters it uses, by its path from a block around.")
+            .optional(),
+    )
+    .property(Rule::text("share-weight", "The layer before it whose weight alone it uses.").optional())
+}
+
+fn owns_parameters(rule: &NodeRule) -> bool {
+    rule.name.ends_with("-norm")
+        || matches!(rule.name, "position-embedding" | "class-token")
+        || rule.properties.iter().any(|property| property.name == "weight-init")
+}
+
+/// Whether a layer has parameters, so that it can share them.
+pub(crate) fn shares(node: &Node) -> bool {
+    let rule = table().iter().find(|rule| rule.name == node.name.text);
+    rule.is_some_and(|rule| rule.properties.iter().any(|property| property.name == "share"))
 }
 
 fn rules() -> Vec<NodeRule> {
@@ -267,7 +306,8 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
 fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) -> Initialiser {
     let chosen = fields.text(init);
     for (name, owner) in [(std, "normal"), (value, "constant")] {
-        if fields.is_written(name) && chosen != owner {
+        // Both normal forms have a standard deviation.
+        if fields.is_written(name) && chosen.trim_start_matches("truncated-") != owner {
             let diagnostic =
                 Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {init}=\"{owner}\" alone"));
             let span = fields.span(name).into_iter();
@@ -290,6 +330,9 @@ fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) ->
     match chosen {
         "kaiming-normal" => Initialiser::KaimingNormal,
         "xavier-uniform" => Initialiser::XavierUniform,
+        "kaiming-uniform" => Initialiser::KaimingUniform,
+        "xavier-normal" => Initialiser::XavierNormal,
+        "truncated-normal" => Initialiser::TruncatedNormal { std: needed(std, sink) },
         "normal" => Initialiser::Normal { std: needed(std, sink) },
         "constant" => Initialiser::Constant(needed(value, sink)),
         "zeros" => Initialiser::Constant(0.0),

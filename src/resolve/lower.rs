@@ -10,8 +10,8 @@ use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
 use crate::plan::{
-    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, Plan, Policy, Rule, Run,
-    Scaler, Schedule, ScheduleKind, Selector, Train,
+    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
+    Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
 use crate::world::World;
@@ -47,6 +47,7 @@ pub(super) fn manifest(
     let model = lowering.model();
     let (precision, scaler, optimizer, schedule) =
         (lowering.precision(), lowering.scaler(), lowering.optimizer(), lowering.schedule());
+    let groups = lowering.groups(&optimizer);
     let classes =
         data.as_ref().map(|data| data.labels_are_classes().then(|| data.classes.unwrap_or_default()));
     let loss = lowering.loss(classes);
@@ -64,6 +65,7 @@ pub(super) fn manifest(
         precision,
         scaler,
         optimizer,
+        groups,
         schedule,
         train,
         evaluate,
@@ -253,7 +255,12 @@ impl<'a> Lowering<'a, '_> {
 
     fn model(&mut self) -> Model {
         let Some(frame) = self.module(ModuleKind::Model, None) else {
-            return Model { module: String::new(), arguments: BTreeMap::new(), body: Vec::new() };
+            return Model {
+                module: String::new(),
+                arguments: BTreeMap::new(),
+                body: Vec::new(),
+                freeze: Vec::new(),
+            };
         };
         let mut arguments = BTreeMap::new();
         for (name, (kind, field)) in frame.scope.as_ref() {
@@ -270,7 +277,45 @@ impl<'a> Lowering<'a, '_> {
                 .push(diagnostic.at(module.span, "the module").help("write at least one layer in its body"));
         }
         self.layer_origins(&body);
-        Model { module: frame.module.name.clone(), arguments, body }
+        let freeze = self.freeze();
+        Model { module: frame.module.name.clone(), arguments, body, freeze }
+    }
+
+    /// The globs of `freeze`, in order.
+    fn freeze(&mut self) -> Vec<String> {
+        let mut globs = Vec::new();
+        for child in self.node("model").into_iter().flat_map(|fields| fields.children_named("freeze")) {
+            self.expect_globs(child, "freeze");
+            for (glob, span) in texts(child) {
+                self.origin(format!("model.freeze.{}", globs.len()), Some(span));
+                globs.push(glob);
+            }
+        }
+        globs
+    }
+
+    /// A fault when a node that names parameters names none.
+    fn expect_globs(&mut self, fields: &Fields<'_>, name: &str) {
+        if fields.node.is_some_and(|node| node.arguments.is_empty()) {
+            let diagnostic = Diagnostic::error(codes::MISSING, format!("`{name}` names no parameters"));
+            let diagnostic = diagnostic.at(self.place(Some(fields)), "at least one glob is expected");
+            self.sink.push(diagnostic.help(format!("write `{name} \"**.bias\"`")));
+        }
+    }
+
+    /// The groups of parameters with settings of their own.
+    fn groups(&mut self, base: &Optimizer) -> Vec<ParameterGroup> {
+        let mut groups = Vec::new();
+        for child in self.node("optimizer").into_iter().flat_map(|fields| fields.children_named("parameters"))
+        {
+            self.expect_globs(child, "parameters");
+            let path = format!("optimizer.parameters.{}", groups.len());
+            self.origin(path, Some(self.place(Some(child))));
+            let globs = texts(child).map(|(glob, _)| glob).collect();
+            let optimizer = primitive::group(base, child, self.sink);
+            groups.push(ParameterGroup { globs, optimizer });
+        }
+        groups
     }
 
     fn layer_origins(&mut self, blocks: &[Block]) {
@@ -484,6 +529,14 @@ impl<'a> Lowering<'a, '_> {
 /// The checked node of a name.
 pub(super) fn node_of<'a>(checked: &'a [Fields<'a>], name: &str) -> Option<&'a Fields<'a>> {
     checked.iter().find(|fields| fields.node.is_some_and(|node| node.name.text == name))
+}
+
+/// The texts that follow a node's named arguments, with their places.
+fn texts<'a>(fields: &'a Fields<'_>) -> impl Iterator<Item = (String, Span)> + 'a {
+    fields.rest.iter().filter_map(|argument| match &argument.value {
+        Value::Text(text) => Some((text.clone(), argument.span)),
+        _ => None,
+    })
 }
 
 /// A node that does not stand, for messages.

@@ -25,7 +25,11 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
-            module("model", "the model").once().open_block(),
+            module("model", "the model").once().open_block().child(
+                NodeRule::new("freeze", "parameters that stay as they begin")
+                    .many()
+                    .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number.")),
+            ),
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
@@ -57,7 +61,7 @@ pub(crate) fn table() -> &'static [NodeRule] {
                         .property(Rule::choice("dtype", &FORMATS, "The format.")),
                 ),
             module("scaler", "loss scaling"),
-            module("optimizer", "the update rule").once(),
+            module("optimizer", "the update rule").once().child(parameter_group()),
             module("schedule", "the learning rate over steps"),
             NodeRule::new("train", "how long, and how gradients are treated")
                 .once()
@@ -106,6 +110,22 @@ fn module(name: &'static str, doc: &'static str) -> NodeRule {
     NodeRule::new(name, doc)
         .argument(Rule::text("module", "A module of the library, by its name, or of yours, by its path."))
         .open()
+}
+
+/// Settings for some of the parameters; the first group with a matching glob counts.
+fn parameter_group() -> NodeRule {
+    let factor = |name, doc| Rule::real32(name, doc).min(0.0).below(1.0).optional();
+    NodeRule::new("parameters", "settings for some of the parameters")
+        .many()
+        .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number."))
+        .property(Rule::real32("lr", "Base learning rate.").min(0.0).optional())
+        .property(Rule::real32("weight-decay", "Decay of the weights.").min(0.0).optional())
+        .property(factor("momentum", "Momentum factor (sgd)."))
+        .property(factor("beta1", "Decay of the first moment (adamw)."))
+        .property(factor("beta2", "Decay of the second moment (adamw)."))
+        .property(
+            Rule::real32("eps", "Added to the root of the second moment (adamw).").above(0.0).optional(),
+        )
 }
 
 fn data() -> NodeRule {

@@ -5,10 +5,12 @@
 //! comes back only when there was no error. Nothing here touches the disk but through [`World`].
 
 mod allow;
+mod alone;
 mod check;
 mod cross;
 mod data;
 mod declaration;
+pub mod describe;
 mod expand;
 mod expression;
 mod fields;
@@ -22,9 +24,10 @@ mod split;
 mod structure;
 mod tokens;
 
+pub use alone::check_module;
 pub use module::ModuleKind;
 pub use primitives::OP_KINDS;
-pub use rule::{Kind, Presence, Range, Rule};
+pub use rule::{Kind, NodeRule, Occurs, Presence, Range, Rule};
 
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};

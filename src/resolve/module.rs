@@ -57,6 +57,11 @@ impl ModuleKind {
         }
     }
 
+    /// The kind of a word.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
     /// The library's folder, `std:models/…`.
     pub fn folder(self) -> &'static str {
         match self {

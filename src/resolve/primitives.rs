@@ -185,6 +185,51 @@ pub(crate) fn optimizer(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Opt
     Optimizer::Sgd { lr, momentum, nesterov, weight_decay }
 }
 
+/// The update rule of a group of parameters: that of the others, but for what the group says.
+pub(crate) fn group(base: &Optimizer, fields: &Fields<'_>, sink: &mut Sink) -> Optimizer {
+    let mut rule = base.clone();
+    let adam = matches!(base, Optimizer::AdamW { .. });
+    for (name, of_adam) in [("momentum", false), ("beta1", true), ("beta2", true), ("eps", true)] {
+        if fields.is_written(name) && adam != of_adam {
+            let owner = if of_adam { "adamw" } else { "sgd" };
+            let message = format!("`{name}` belongs to the rule `{owner}` alone");
+            let diagnostic = Diagnostic::error(codes::CONFLICT, message);
+            let span = fields.span(name).into_iter();
+            let diagnostic =
+                span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "says nothing here"));
+            sink.push(diagnostic.help("delete it"));
+        }
+    }
+    let set = |name: &str, target: &mut f32| {
+        if let Some(value) = fields.optional_f32(name) {
+            *target = value;
+        }
+    };
+    match &mut rule {
+        Optimizer::Sgd { lr, momentum, weight_decay, nesterov } => {
+            set("lr", lr);
+            set("momentum", momentum);
+            set("weight-decay", weight_decay);
+            if *nesterov && *momentum == 0.0 && fields.is_written("momentum") {
+                let diagnostic =
+                    Diagnostic::error(codes::CONFLICT, "Nesterov's form needs a momentum above 0");
+                let span = fields.span("momentum").into_iter();
+                let diagnostic =
+                    span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "without momentum"));
+                sink.push(diagnostic.help("write a momentum above 0, or delete `nesterov`"));
+            }
+        }
+        Optimizer::AdamW { lr, beta1, beta2, eps, weight_decay } => {
+            set("lr", lr);
+            set("beta1", beta1);
+            set("beta2", beta2);
+            set("eps", eps);
+            set("weight-decay", weight_decay);
+        }
+    }
+    rule
+}
+
 /// The schedule that a primitive says.
 pub(crate) fn schedule(name: &str, fields: &Fields<'_>) -> Schedule {
     let final_factor = fields.f32("final-factor");

@@ -5,6 +5,7 @@
 //! content ends in a tree and diagnostics, in linear time, with at most [`MAX_DEPTH`] levels of recursion. The crate is
 //! the oracle of the tests: both readers must accept the same texts and read the same values.
 
+mod cursor;
 mod format;
 mod lex;
 mod number;
@@ -13,6 +14,7 @@ mod string;
 mod token;
 mod tree;
 
+pub use cursor::{Cursor, Entered, Place, cursor};
 pub use format::format;
 pub use number::NumberFault;
 pub use parse::parse;

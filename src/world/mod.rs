@@ -22,6 +22,12 @@ pub trait World {
     /// # Errors
     /// The operating system's error, naming the path.
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>>;
+
+    /// Names in a folder, and whether each is a folder, sorted; at most [`MAX_ENTRIES`], none when it cannot be read. For
+    /// editors that offer names, never for what a run reads.
+    fn entries(&self, _folder: &Utf8Path) -> Vec<(String, bool)> {
+        Vec::new()
+    }
 }
 
 /// A path that names something else than a regular file: reading it would wait for ever, or never end.
@@ -66,6 +72,8 @@ fn irregular(metadata: &std::fs::Metadata) -> Option<&'static str> {
 fn irregular(metadata: &std::fs::Metadata) -> Option<&'static str> {
     (!metadata.is_file() && !metadata.is_dir()).then_some("no file")
 }
+/// Most names that [`World::entries`] gives.
+pub const MAX_ENTRIES: usize = 1000;
 
 /// The real disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,6 +114,14 @@ impl World for Disk {
         }
         files.sort_by(|left, right| left.as_str().as_bytes().cmp(right.as_str().as_bytes()));
         Ok(files)
+    }
+
+    fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)> {
+        let Ok(found) = folder.read_dir_utf8() else { return Vec::new() };
+        let name = |entry: camino::Utf8DirEntry| (entry.file_name().to_owned(), entry.path().is_dir());
+        let mut names: Vec<_> = found.flatten().take(MAX_ENTRIES).map(name).collect();
+        names.sort();
+        names
     }
 }
 

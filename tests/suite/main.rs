@@ -7,6 +7,7 @@ mod damage;
 mod exits;
 mod faults;
 mod locks;
+mod lsp;
 mod page_sessions;
 mod pages;
 mod readme;

@@ -193,7 +193,7 @@ impl Engine {
     /// First values: parameters from their streams, buffers and scale from their declarations, everything else +0.
     fn initialise(&mut self) {
         let Some(stage) = self.stages.first() else { return };
-        for parameter in &stage.step.parameters {
+        for parameter in stage.step.parameters.iter().chain(&stage.step.frozen) {
             let value = &stage.step.values[parameter.value.index()];
             if let Some(cell) = self.names.get(&value.name) {
                 let target = self.memory.cells[*cell].floats_mut(value.elements());
@@ -210,6 +210,14 @@ impl Engine {
                 let elements = stage.step.values[buffer.value.index()].elements();
                 self.memory.cells[*cell].floats_mut(elements).fill(buffer.initial);
             }
+        }
+    }
+
+    /// Sets the learning rate of a group of parameters for the steps that follow; nothing for a group without its own.
+    pub fn set_group_rate(&mut self, group: usize, rate: f32) {
+        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
+        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
+            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate);
         }
     }
 
@@ -263,6 +271,7 @@ impl Engine {
             .step
             .parameters
             .iter()
+            .chain(&stage.step.frozen)
             .filter_map(|parameter| {
                 let value = &stage.step.values[parameter.value.index()];
                 let cell = self.cell(&value.name)?;

@@ -16,7 +16,7 @@ impl Builder {
             }
             Loss::MeanSquaredError => ("mean-squared-error", Op::MeanSquaredError),
         };
-        let place = Place { path: "loss", kind, span: span_of(plan), library: None };
+        let place = Place { path: "loss", kind, span: span_of(plan), library: None, share: None };
         self.graph.prediction = prediction;
         let outputs = match op {
             Op::CrossEntropy { label_smoothing, .. } => {

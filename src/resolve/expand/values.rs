@@ -166,6 +166,7 @@ impl Expander<'_, '_> {
         self.missing_operands(item, rules, &found);
         let library = frame.site.map(|_| item.written.span);
         let kind = layers::lower(&item.node, self.sink)?;
+        let share = layers::shares(&item.node).then(|| self.sharing(&item.node, &path, frame)).flatten();
         let operands = rules
             .iter()
             .filter_map(|rule| {
@@ -173,7 +174,7 @@ impl Expander<'_, '_> {
                 Some(Operand { name: rule.name.to_owned(), chain })
             })
             .collect();
-        Some(Block::Apply { layer: Layer { path, kind, span, library }, operands })
+        Some(Block::Apply { layer: Layer { path, kind, span, library, share }, operands })
     }
 
     fn missing_operands(

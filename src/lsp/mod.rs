@@ -1,0 +1,100 @@
+//! The language server: what the compiler knows, shown while a manifest or a module is typed.
+//!
+//! One loop, no locks: a thread reads messages, the loop answers them in order, and diagnostics are told when no message
+//! waits, so that a burst of typing is checked once. Documents that are open override the disk. The server ends when the
+//! client says so or goes away, and at nothing else: what cannot be read is answered with an error, and a panic of the
+//! compiler (a bug) becomes one too.
+
+mod actions;
+mod analysis;
+mod capabilities;
+mod completion;
+mod definition;
+mod documents;
+mod faults;
+mod hover;
+mod library;
+mod locate;
+mod position;
+mod scene;
+mod server;
+mod symbols;
+mod transport;
+mod uri;
+
+use crate::world::World;
+use serde_json::{Value, json};
+use server::Server;
+use std::io::{BufRead, Write};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use transport::Incoming;
+
+/// Most messages that wait.
+const MAX_WAITING: usize = 1024;
+/// The message cannot be read.
+const PARSE_ERROR: i64 = -32700;
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// As the protocol says: `shutdown`, then `exit`.
+    Orderly,
+    /// `exit` without `shutdown`, or the client went away.
+    Abrupt,
+}
+
+/// Speaks with a client until it ends the session. Files are read from `world` and never written, but for a temporary
+/// folder with the library's texts.
+pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write, world: &dyn World) -> Ended {
+    let (sender, receiver) = sync_channel(MAX_WAITING);
+    std::thread::spawn(move || {
+        let mut input = input;
+        loop {
+            let incoming = transport::read(&mut input);
+            let end = incoming == Incoming::End;
+            if sender.send(incoming).is_err() || end {
+                return;
+            }
+        }
+    });
+    let mut server = Server::new(world);
+    while let Some(incoming) = next(&receiver, &mut server, &mut output) {
+        let replies = match incoming {
+            Incoming::Message(message) => server.handle(&message),
+            Incoming::Malformed(reason) => {
+                vec![transport::answer(&Value::Null, Err((PARSE_ERROR, reason)))]
+            }
+            Incoming::End => return server.ended().unwrap_or(Ended::Abrupt),
+        };
+        if !send(&mut output, &replies) {
+            return Ended::Abrupt;
+        }
+        if let Some(ended) = server.ended() {
+            return ended;
+        }
+    }
+    Ended::Abrupt
+}
+
+/// The next message; when none waits, diagnostics are told first.
+fn next(receiver: &Receiver<Incoming>, server: &mut Server<'_>, output: &mut impl Write) -> Option<Incoming> {
+    match receiver.try_recv() {
+        Ok(incoming) => return Some(incoming),
+        Err(TryRecvError::Disconnected) => return None,
+        Err(TryRecvError::Empty) => {}
+    }
+    let told = server.publish();
+    send(output, &told).then(|| receiver.recv().ok()).flatten()
+}
+
+fn send(output: &mut impl Write, messages: &[Value]) -> bool {
+    messages.iter().all(|message| transport::write(output, message).is_ok())
+}
+
+/// A value as JSON; what cannot be written (which no type of the protocol is) is nothing.
+fn to_json(value: impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_else(|_| json!(null))
+}
+
+#[cfg(test)]
+mod tests;
