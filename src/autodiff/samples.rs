@@ -2,7 +2,9 @@
 
 use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
-use crate::data::spec::{DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split};
+use crate::data::spec::{
+    DataSpec, Format as DataFormat, Header, LabelColumn, LabelRule, LastBatch, Sources, Split,
+};
 use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
@@ -147,6 +149,8 @@ fn data() -> DataSpec {
         name: "sample".to_owned(),
         sources: Sources::One { path: "sample.csv".into() },
         format: DataFormat::Csv { header: Header::No, delimiter: ',', label: LabelColumn::Last },
+        tokens: None,
+        labels: LabelRule::Given,
         classes: None,
         shape: None,
         normalise: Vec::new(),

@@ -8,7 +8,8 @@ use super::ui::Ui;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
-use crate::data::{self, DataFault, LabelView, Origin, Prepared};
+use crate::data::spec::LabelRule;
+use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
@@ -16,7 +17,7 @@ use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
 use crate::exec::session;
 use crate::graph::memory::training_arena;
-use crate::graph::{LabelKind, Role};
+use crate::graph::{Features, LabelKind, Role};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
@@ -234,17 +235,20 @@ impl CompileFailure {
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     let split =
         prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
-    let labels = match split.labels {
-        LabelView::Classes(_) => {
-            let declared = plan.data.classes.or_else(|| prepared.classes_found());
-            LabelKind::ClassIndex {
-                classes: declared.map(|classes| classes as usize),
-                shape: split.label_shape.to_vec(),
-            }
+    let labels = if split.has_classes() {
+        // Labels that follow from tokens are tokens.
+        let tokens = split.vocabulary.filter(|_| *split.rule != LabelRule::Given);
+        let declared = plan.data.classes.or(tokens).or_else(|| prepared.classes_found());
+        LabelKind::ClassIndex {
+            classes: declared.map(|classes| classes as usize),
+            shape: split.label_shape.to_vec(),
         }
-        LabelView::Targets(_) => LabelKind::Target(split.label_shape.to_vec()),
+    } else {
+        LabelKind::Target(split.label_shape.to_vec())
     };
-    autodiff::compile(plan, batch, &split.shape.into(), labels).map_err(CompileFailure::Manifest)
+    let tokens = split.vocabulary.map(|tokens| tokens as usize);
+    let features = Features { shape: split.shape.to_vec(), tokens };
+    autodiff::compile(plan, batch, &features, labels).map_err(CompileFailure::Manifest)
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.

@@ -194,6 +194,9 @@ catalogue! {
     DATA_NORMALISE = 736, "a normalisation cannot be";
     DATA_PREPARED = 737, "prepared data cannot be used";
     DATA_HEADER = 738, "`header` does not fit the first row";
+    DATA_TOKEN = 739, "a token is outside the vocabulary";
+    DATA_TEXT = 740, "a text or a file of tokens cannot be read";
+    DATA_WINDOW = 741, "a split is shorter than one example";
     STORE_IO = 760, "the disk refused";
     STORE_DISK_FULL = 761, "the disk is full";
     STORE_READ_ONLY = 762, "the place is read-only";

@@ -63,6 +63,13 @@ pub enum LabelKind {
     Target(Vec<usize>),
 }
 
+impl LabelKind {
+    /// Whether an example has one class at each of its positions.
+    pub fn is_at_positions(&self) -> bool {
+        matches!(self, Self::ClassIndex { shape, .. } if !shape.is_empty())
+    }
+}
+
 /// What a graph is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {

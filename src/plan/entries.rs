@@ -6,7 +6,10 @@ use super::{
     ScheduleKind, Selector,
 };
 use crate::arithmetic::half::Format;
-use crate::data::spec::{self, Header, LabelColumn, LastBatch, Normalise, Over, Sources, Split};
+use crate::data::spec::{
+    self, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split, Synthetic,
+    SyntheticFeatures, SyntheticLabels, TokenWidth, Tokens, Vocabulary, Windows,
+};
 use std::fmt::{self, Write as _};
 
 /// A number as the shortest decimal that reads back as the same value of its type, without a needless fraction.
@@ -144,8 +147,15 @@ impl Plan {
                     lines.add("data.source.test.labels", test.1.as_str());
                 }
             }
+            Sources::None => {}
         }
         lines.add("data.format", data_format(&data.format));
+        if let Some(tokens) = &data.tokens {
+            lines.add("data.tokens", tokens_text(tokens));
+        }
+        if data.labels != LabelRule::Given {
+            lines.add("data.labels", rule_text(&data.labels));
+        }
         if let Some(classes) = data.classes {
             lines.whole("data.classes", classes);
         }
@@ -319,7 +329,52 @@ fn data_format(format: &spec::Format) -> String {
         spec::Format::Safetensors { features, labels } => {
             format!("safetensors features={features} labels={labels}")
         }
+        spec::Format::Text => "text".to_owned(),
+        spec::Format::Tokens { width: TokenWidth::U16 } => "tokens dtype=u16".to_owned(),
+        spec::Format::Tokens { width: TokenWidth::U32 } => "tokens dtype=u32".to_owned(),
+        spec::Format::Synthetic(synthetic) => synthetic_text(synthetic),
     }
+}
+
+fn tokens_text(tokens: &Tokens) -> String {
+    let vocabulary = match tokens.vocabulary {
+        Vocabulary::Size(size) => format!("vocabulary={size}"),
+        Vocabulary::Bytes => "bytes".to_owned(),
+        Vocabulary::Characters => "characters".to_owned(),
+    };
+    let Some(Windows { length, stride }) = tokens.windows else { return format!("{vocabulary} rows") };
+    format!("{vocabulary} length={length} stride={stride}")
+}
+
+fn rule_text(rule: &LabelRule) -> String {
+    match rule {
+        LabelRule::Given => "given".to_owned(),
+        LabelRule::NextToken => "next-token".to_owned(),
+        LabelRule::Masked(masking) => {
+            let kept = masking.kept.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let (probability, token) = (number_text(masking.probability), masking.mask_token);
+            format!("masked probability={probability} mask-token={token} keep={kept}")
+        }
+    }
+}
+
+fn synthetic_text(synthetic: &Synthetic) -> String {
+    let features = match &synthetic.features {
+        SyntheticFeatures::Normal(shape) => format!("features={} distribution=normal", sizes(shape)),
+        SyntheticFeatures::Uniform(shape) => format!("features={} distribution=uniform", sizes(shape)),
+        SyntheticFeatures::Tokens { vocabulary, length } => {
+            format!("vocabulary={vocabulary} length={length}")
+        }
+    };
+    let labels = match &synthetic.labels {
+        SyntheticLabels::Classes { classes, shape } if shape.is_empty() => {
+            format!(" labels=classes({classes})")
+        }
+        SyntheticLabels::Classes { classes, shape } => format!(" labels=classes({classes})x{}", sizes(shape)),
+        SyntheticLabels::Targets(shape) => format!(" labels=targets({})", sizes(shape)),
+        SyntheticLabels::FromTokens => String::new(),
+    };
+    format!("synthetic seed={} examples={} {features}{labels}", synthetic.seed, synthetic.examples)
 }
 
 fn normalise(change: &Normalise) -> String {

@@ -83,6 +83,7 @@ impl ContentHash for DataMeaning<'_> {
             Sources::One { .. } => "one",
             Sources::Pairs { test: None, .. } => "train",
             Sources::Pairs { test: Some(_), .. } => "train-test",
+            Sources::None => "none",
         });
         data.preparation_digest().content_hash(hasher);
         data.batch.content_hash(hasher);
@@ -91,6 +92,7 @@ impl ContentHash for DataMeaning<'_> {
             LastBatch::Keep => "keep",
             LastBatch::Drop => "drop",
         });
+        data.hash_use(hasher);
     }
 }
 

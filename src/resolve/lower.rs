@@ -49,13 +49,14 @@ pub(super) fn manifest(
     let (precision, scaler, optimizer, schedule) =
         (lowering.precision(), lowering.scaler(), lowering.optimizer(), lowering.schedule());
     let groups = lowering.groups(&optimizer);
-    let classes = data.as_ref().map(|data| data.classes);
+    let classes =
+        data.as_ref().map(|data| data.labels_are_classes().then(|| data.classes.unwrap_or_default()));
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
     let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
-    let plan = Plan {
+    let mut plan = Plan {
         edition,
         run,
         environment,
@@ -73,7 +74,7 @@ pub(super) fn manifest(
         modules: modules.uses(),
         origins,
     };
-    cross::check(&plan, &checked, sink);
+    cross::check(&mut plan, &checked, sink);
     Some(plan)
 }
 
@@ -244,6 +245,7 @@ impl<'a> Lowering<'a, '_> {
                 }
                 name => {
                     self.origin(format!("data.{name}"), Some(node.span));
+                    self.origin("data.tokens", (name == "format").then_some(node.span));
                     if child.is_written("classes") {
                         self.origin("data.classes", child.span("classes"));
                     }

@@ -21,7 +21,9 @@ mod manifest;
 mod module;
 mod primitives;
 mod rule;
+mod split;
 mod structure;
+mod tokens;
 
 pub use alone::check_module;
 pub use module::ModuleKind;

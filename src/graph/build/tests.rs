@@ -243,8 +243,9 @@ fn labels_may_stand_at_each_position() {
     assert_eq!(graph.value(graph.labels).shape, [4, 5]);
     let loss = graph.nodes.last().expect("a loss");
     assert_eq!(graph.value(loss.outputs[1]).shape, [20], "one log-sum-exp a position");
-    let found = build(&plan(vec![linear("h", 4)]), 4, &[5, 6].into(), labels(5)).expect_err("four outputs");
+    let found = build(&plan(vec![linear("h", 2)]), 4, &[5, 6].into(), labels(5)).expect_err("two outputs");
     assert_eq!(found[0].code.0, 307);
+    assert!(build(&plan(vec![linear("h", 8)]), 4, &[5, 6].into(), labels(5)).is_ok(), "a padded vocabulary");
     let found = build(&plan(vec![linear("h", 3)]), 4, &[5, 6].into(), labels(7)).expect_err("seven labels");
     assert!(found[0].message.contains("[batch, positions, classes]"), "{}", found[0].message);
 }
