@@ -1,9 +1,11 @@
-//! Fuzzing on a stable compiler: `cargo bench --bench fuzz -- [--seconds N] [--seed N] [--out FOLDER] [FILE…]`.
+//! Fuzzing on a stable compiler:
+//! `cargo bench --profile test --bench fuzz -- [--seconds N] [--seed N] [--out FOLDER] [--seeds FOLDER] [FILE…]`.
 //!
 //! Texts of `tests/corpus`, of the library and of the examples are changed by grammar and by bytes and sent through syntax,
 //! resolve, graph, precision, autodiff, lints and the formatter. A text whose answer (stage, codes, kinds of ops) was not seen
 //! before joins the texts. What panics is made smaller while it panics at the same place, and written to the folder `--out`
-//! (`target/fuzz`); so is what takes longer than five seconds. With files, only these are tried. The text at work lies in
+//! (`target/fuzz`); so is what takes longer than five seconds. With files, only these are tried; `--seeds` writes the texts that it
+//! begins with to a folder, for libFuzzer, and ends. The text at work lies in
 //! `current-SEED.txt` there, in case the process itself dies. `cargo fuzz` does the same with coverage: see `fuzz/README.md`.
 //!
 //! The exit status is 0 only if nothing was found.
@@ -39,12 +41,14 @@ struct Arguments {
     seconds: u64,
     seed: u64,
     out: PathBuf,
+    seeds: Option<PathBuf>,
     files: Vec<PathBuf>,
 }
 
 fn arguments() -> Result<Arguments, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Arguments { seconds: 60, seed: 1, out: root.join("target/fuzz"), files: Vec::new() };
+    let mut found =
+        Arguments { seconds: 60, seed: 1, out: root.join("target/fuzz"), seeds: None, files: Vec::new() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -53,6 +57,7 @@ fn arguments() -> Result<Arguments, String> {
             "--seconds" => found.seconds = number(value()?)?,
             "--seed" => found.seed = number(value()?)?,
             "--out" => found.out = value()?.into(),
+            "--seeds" => found.seeds = Some(value()?.into()),
             "--bench" => {}
             file => found.files.push(file.into()),
         }
@@ -152,12 +157,26 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if let Some(folder) = &arguments.seeds {
+        let write =
+            |(index, text): (usize, String)| fs::write(folder.join(format!("seed-{index}.txt")), text);
+        let written =
+            fs::create_dir_all(folder).and_then(|()| seeds().into_iter().enumerate().try_for_each(write));
+        return written.map_or_else(
+            |error| {
+                eprintln!("{}: {error}", folder.display());
+                ExitCode::from(2)
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     if let Err(error) = fs::create_dir_all(&arguments.out) {
         eprintln!("{}: {error}", arguments.out.display());
         return ExitCode::from(2);
     }
     panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(String::new, |place| format!("{}:{}", place.file(), place.line()));
+        let place =
+            panic.location().map_or_else(String::new, |place| format!("{}:{}", place.file(), place.line()));
         if let Ok(mut last) = PLACE.lock() {
             *last = place;
         }
@@ -181,7 +200,9 @@ fn search(arguments: &Arguments) -> usize {
         let _ = fs::write(&current, &text);
         let watch = Instant::now();
         match attempt(&text) {
-            Ok(answer) if answers.insert(answer) && texts.len() < MOST_TEXTS && tried > first => texts.push(text.clone()),
+            Ok(answer) if answers.insert(answer) && texts.len() < MOST_TEXTS && tried > first => {
+                texts.push(text.clone())
+            }
             Ok(_) => {}
             Err(place) if places.insert(place.clone()) => {
                 let small = minimise(&text, &place);
@@ -198,7 +219,12 @@ fn search(arguments: &Arguments) -> usize {
             println!("{said} s: {tried} texts, {} answers, {} findings", answers.len(), places.len());
         }
     }
-    println!("{tried} texts, {} different answers, {} findings in {} s", answers.len(), places.len(), arguments.seconds);
+    println!(
+        "{tried} texts, {} different answers, {} findings in {} s",
+        answers.len(),
+        places.len(),
+        arguments.seconds
+    );
     let _ = fs::remove_file(&current);
     places.len()
 }

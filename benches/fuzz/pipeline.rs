@@ -67,15 +67,17 @@ fn compile(plan: &Plan, sources: &SourceMap, mut faults: Vec<Diagnostic>) -> Str
     let compiled = match autodiff::compile(plan, plan.data.batch, &features, labels.clone()) {
         Ok(compiled) => compiled,
         Err(refused) => {
-            assert!(refused.iter().any(|fault| fault.severity == Severity::Error), "refused without an error");
+            assert!(
+                refused.iter().any(|fault| fault.severity == Severity::Error),
+                "refused without an error"
+            );
             show(&refused, sources);
             faults.extend(refused);
             return summary("graph", &faults);
         }
     };
     let again = |batch: usize, _| autodiff::compile(plan, batch, &features, labels.clone()).ok();
-    let advice =
-        lint::lint(&lint::Subject { plan, compiled: &compiled, steps: Some(100), compile: &again });
+    let advice = lint::lint(&lint::Subject { plan, compiled: &compiled, steps: Some(100), compile: &again });
     show(&advice, sources);
     faults.extend(advice);
     assert!(!print::step_text(&compiled.step).is_empty());
@@ -112,7 +114,8 @@ fn format_twice(text: &str) {
 
 fn means_the_same_formatted(manifest: &str, world: &Memory, plan: &Plan) {
     let formatted = syntax::format(manifest).expect("a manifest that resolves can be formatted");
-    let (again, _) = resolve_text(Utf8Path::new("manifest.kdl"), &formatted, world, &mut SourceMap::default());
+    let (again, _) =
+        resolve_text(Utf8Path::new("manifest.kdl"), &formatted, world, &mut SourceMap::default());
     let again = again.expect("a formatted manifest still resolves");
     assert_eq!(Digest::of(&again), Digest::of(plan), "formatting changes the digest of the plan");
 }

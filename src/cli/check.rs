@@ -57,4 +57,6 @@ fn show(diagnostics: &[Diagnostic], sources: &SourceMap, arguments: &CheckArgume
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

@@ -72,10 +72,10 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
 pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Result<Resolved, Failure> {
     let mut resolved = resolve_in(manifest, world)?;
     let Ok(store) = Store::open_read_only(root) else { return Ok(resolved) };
-    match data::prepare(&resolved.plan.data, folder_of(manifest), world, &store) {
+    match data::prepare_known(&resolved.plan.data, folder_of(manifest), world, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
-                initial(&resolved, folder_of(manifest), &compiled)?;
+                initial(&resolved, folder_of(manifest), &compiled, world)?;
                 advise(&mut resolved, &prepared, &compiled);
             }
             Err(failure) => return Err(failure.with(resolved.sources)),
@@ -88,6 +88,23 @@ pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resu
         Err(faults) => return Err(data_failure(faults)),
     }
     Ok(resolved)
+}
+
+/// The lock of a manifest in any world, for tests; its data is not kept.
+#[cfg(test)]
+pub fn lock_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Result<Lock, Failure> {
+    let resolved = resolve_in(manifest, world)?;
+    let folder = folder_of(manifest);
+    let store = Store::open_read_only(root)?;
+    let prepared = data::prepare(&resolved.plan.data, folder, world, &store).map_err(data_failure)?;
+    let compile = |batch: usize| {
+        compile(&resolved.plan, &prepared, batch).map_err(|failure| failure.with(resolved.sources.clone()))
+    };
+    let compiled = compile(resolved.plan.data.batch)?;
+    let short = session::short_batch(&resolved.plan, &prepared)?.map(compile).transpose()?;
+    let initial = initial(&resolved, folder, &compiled, world)?;
+    let first = initial.as_ref().map(|(_, values)| values);
+    Ok(derive(&resolved.plan, &prepared, &compiled, short.as_ref(), first, manifest.as_str()))
 }
 
 /// Reads a text that a person named on the command line.
@@ -157,9 +174,27 @@ pub struct Ready {
 
 /// Goes through all stages up to the lock.
 pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
+    ready_with(data::prepare, manifest, places, store, ui)
+}
+
+/// As [`ready`], for a command that shows shapes and makes no lock: sources whose digest is known are not read.
+pub fn ready_to_show(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
+    ready_with(data::prepare_known, manifest, places, store, ui)
+}
+
+/// How data is prepared.
+type Prepare = fn(&data::DataSpec, &Utf8Path, &dyn World, &Store) -> Result<Prepared, Vec<DataFault>>;
+
+fn ready_with(
+    prepare: Prepare,
+    manifest: &Utf8Path,
+    places: &Places,
+    store: &Store,
+    ui: &Ui,
+) -> Result<Ready, Failure> {
     let mut resolved = resolve(manifest)?;
     let folder = folder_of(manifest);
-    let mut prepared = data::prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
+    let mut prepared = prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
@@ -176,7 +211,7 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
-    let initial = initial(&resolved, folder, &compiled)?.map(|(source, values)| {
+    let initial = initial(&resolved, folder, &compiled, &Disk)?.map(|(source, values)| {
         // As a source of data: it is in the lock with its digest, and it is hashed again after the run.
         prepared.sources.push(source);
         values
@@ -197,9 +232,10 @@ fn initial(
     resolved: &Resolved,
     folder: &Utf8Path,
     compiled: &Compiled,
+    world: &dyn World,
 ) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
     let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
-    let read = data::read_source(&initial.path, folder, &Disk).map_err(|fault| data_failure(vec![fault]));
+    let read = data::read_source(&initial.path, folder, world).map_err(|fault| data_failure(vec![fault]));
     let (bytes, source) = read?;
     match initial::load(&resolved.plan, &compiled.graph, &bytes) {
         Ok(values) => Ok(values.map(|values| (source, values))),

@@ -32,9 +32,7 @@ pub(crate) fn compose(text: &str) -> (String, Memory) {
     let mut manifest = own.to_owned();
     for (name, node) in BASE {
         let stands = own.lines().any(|line| {
-            line.trim_start()
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
+            line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
         });
         if !stands && !own.contains(&format!("// base: without {name}")) {
             manifest.push_str(node);

@@ -17,6 +17,7 @@ use crate::diag::{Diagnostic, Severity, SourceMap, render_text};
 use crate::digest::Digest;
 use crate::lock;
 use crate::resolve::tests::compose;
+use crate::syntax;
 use crate::world::{Memory, World as _};
 use camino::Utf8Path;
 use std::collections::BTreeSet;
@@ -47,20 +48,24 @@ fn digits() -> String {
     (0..20).map(row).collect()
 }
 
-/// What the source of a case gives.
-struct Found {
-    outcome: Result<Resolved, Failure>,
-    world: Memory,
+/// The names and the sources of a folder's cases.
+pub(super) fn cases(folder: &str) -> Vec<(PathBuf, String)> {
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a file of the corpus");
+        let source = format!("{}\n", parts(&text).0);
+        (path, source)
+    };
+    files(folder).into_iter().map(read).collect()
 }
 
-fn check(source: &str) -> Found {
-    let (manifest, mut world) = compose(source);
-    if !world.files.contains_key(Utf8Path::new("data/digits.csv.gz")) {
-        world = world.with("data/digits.csv.gz", digits());
-    }
+/// The files of a case.
+pub(super) fn world_of(source: &str) -> Memory {
+    let (manifest, world) = compose(source);
     let world = world.with("manifest.kdl", manifest);
-    let nowhere = Utf8Path::new("tests/corpus/no-store");
-    Found { outcome: pipeline::check_in(Utf8Path::new("manifest.kdl"), &world, nowhere), world }
+    if world.files.contains_key(Utf8Path::new("data/digits.csv.gz")) {
+        return world;
+    }
+    world.with("data/digits.csv.gz", digits())
 }
 
 /// The faults of the lock beside a manifest.
@@ -76,7 +81,9 @@ fn lock_faults(world: &Memory, sources: &mut SourceMap) -> Vec<Diagnostic> {
 
 /// What a person sees, and the faults and warnings in it.
 fn shown(source: &str) -> (String, Vec<Diagnostic>) {
-    let Found { outcome, world } = check(source);
+    let world = world_of(source);
+    let nowhere = Utf8Path::new("tests/corpus/no-store");
+    let outcome = pipeline::check_in(Utf8Path::new("manifest.kdl"), &world, nowhere);
     let extra = outcome.as_ref().map(|resolved| extra(source, resolved)).unwrap_or_default();
     let (mut diagnostics, mut sources) = match answer(outcome) {
         Ok(found) => found,
@@ -179,4 +186,18 @@ fn accepted_manifests_are_accepted_and_mean_what_they_meant() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(files.len() >= 40, "{} accepted manifests", files.len());
+}
+
+/// What a fuzzer found stays found: these texts once panicked, or were read in other than one way.
+#[test]
+fn what_was_found_is_survived() {
+    for (path, source) in cases("found") {
+        let (answer, diagnostics) = shown(&source);
+        let errors = diagnostics.iter().any(|fault| fault.severity == Severity::Error);
+        assert_eq!(errors, !answer.contains("     Checked manifest.kdl"), "{}", path.display());
+        let manifest = compose(&source).0;
+        if let Ok(formatted) = syntax::format(&manifest) {
+            assert_eq!(syntax::format(&formatted).as_ref(), Ok(&formatted), "{}", path.display());
+        }
+    }
 }
