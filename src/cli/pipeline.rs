@@ -9,7 +9,7 @@ use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
 use crate::data::{self, DataFault, LabelView, Origin, Prepared};
-use crate::diag::{Diagnostic, Severity, SourceMap, nearest};
+use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
@@ -343,7 +343,8 @@ fn instruction_set(name: &str) -> Result<Isa, Failure> {
         name,
         &INSTRUCTION_SETS,
         &format!("this machine has: {}", names.join(", ")),
-    ))
+    )
+    .code(codes::RUN_INSTRUCTION_SET))
 }
 
 /// The failure of an argument whose value is no name that amp knows.

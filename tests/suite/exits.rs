@@ -80,7 +80,7 @@ const CASES: &[Case] = &[
     (&["run", "--no-such-flag"], nothing, 2, "--no-such-flag"),
     (&["run", "nope/manifest.kdl"], nothing, 2, "nope/manifest.kdl"),
     (&["run"], |place| edit(place, "clip-norm", "clip-nrom"), 2, "AMP0202"),
-    (&["run", "--isa", "avx1024"], nothing, 2, "expected one of: scalar, avx2, avx512, neon"),
+    (&["run", "--isa", "avx1024"], nothing, 2, "AMP0705"),
     (&["run", "--device", "gpu"], nothing, 2, "expected one of: cpu, cuda"),
     (&["run", "--lockfile", "data"], nothing, 2, "is a folder"),
     (&["run", "--store", "manifest.kdl"], nothing, 2, "AMP0767"),
@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
     (&["explain", "AMP9999"], nothing, 2, ""),
     (&["store", "ls"], nothing, 2, "there is no store"),
     (&["run", "--device", "cuda"], nothing, 3, "cuda"),
-    (&["run"], |place| edit(place, "channels=8", "channels=100000"), 3, "AMP0708"),
+    (&["run"], |place| edit(place, "channels=8", "channels=65536"), 3, "AMP0708"),
     (
         &["run"],
         |place| std::fs::remove_file(place.path("data/digits.csv.gz")).expect("the data is there"),

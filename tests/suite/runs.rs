@@ -140,7 +140,6 @@ fn a_run_whose_manifest_is_gone_or_changed_is_inconclusive_and_says_what_to_do()
 }
 
 #[cfg(unix)]
-#[expect(clippy::zombie_processes, reason = "the caller waits for the child")]
 fn interrupt_when(mut command: Command, ready: impl Fn() -> bool) -> Answer {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("amp starts");
     let deadline = Instant::now() + Duration::from_secs(60);
