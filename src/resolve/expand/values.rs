@@ -7,6 +7,7 @@ use super::super::layers::{self, OperandRule};
 use super::super::module::is_identifier;
 use super::super::rule::Kind;
 use super::super::structure::{self, structure};
+use super::names::Names;
 use super::{Expander, Frame, Item};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::plan::{Block, Layer, Operand};
@@ -204,7 +205,7 @@ impl Expander<'_, '_> {
             _ => false,
         };
         if alone {
-            self.chain_named(nodes, frame, path, Some(name))
+            self.chain_in(nodes, frame, &mut Names::new(path), Some(name))
         } else {
             self.chain(nodes, frame, &inner)
         }
