@@ -28,7 +28,7 @@ fn table(columns: &str) -> Place {
     place.write(
         "manifest.kdl",
         format!(
-            "amp 1\nrun \"t\"\ndata \"t\" {{\n    source \"data.csv\"\n    columns {columns}\n    batch 1\n}}\n\
+            "amp 1\nrun \"t\"\ndata \"t\" {{\n    source \"data.csv\"\n    columns {columns} classes=10\n    batch 1\n}}\n\
              model \"std:models/mlp\" hidden=4 layers=1 classes=10\noptimizer \"std:optimizers/adamw\" lr=1e-3\n\
              train epochs=1\nenvironment \"std:environments/cpu\"\n"
         ),
@@ -132,7 +132,7 @@ fn a_header_that_does_not_fit_the_first_row_is_said() {
 #[test]
 fn a_fault_of_a_file_that_is_named_twice_is_said_once() {
     let place = table("label=\"last\"");
-    let manifest = place.read("manifest.kdl").replace("    columns label=\"last\"\n", "");
+    let manifest = place.read("manifest.kdl").replace("    columns label=\"last\" classes=10\n", "");
     for (sources, name) in [
         ("source features=\"x.npy\" labels=\"x.npy\"", "x.npy"),
         ("sources {\n train \"x.safetensors\"\n test \"x.safetensors\"\n }", "x.safetensors"),
@@ -183,7 +183,7 @@ fn help_leads_to_something_that_is_accepted() {
 
 #[test]
 fn faults_of_csv_files_have_help() {
-    let place = table("label=\"species\" classes=10");
+    let place = table("label=\"species\"");
     for (text, code) in [
         ("a,b\n1,2,3\n", "AMP0725"),
         ("species,b\n1,2\n1,2,3\n", "AMP0723"),
@@ -247,7 +247,7 @@ fn far_more_threads_than_cores_are_refused() {
 fn a_process_that_is_given_too_little_memory_says_so() {
     let large = SMALL.replace(
         "model \"std:models/cnn\" channels=8 classes=10 dropout=0.25 norm=#true",
-        "model \"std:models/mlp\" classes=10 hidden=20000",
+        "model \"std:models/mlp\" classes=10 layers=2 hidden=20000",
     );
     let place = Place::with_manifest(&large);
     let answer = shell(&place, "ulimit -v 2000000; amp run").ends(3);
