@@ -18,11 +18,10 @@ use super::fields::{Field, Fields};
 use super::layers;
 use super::module::{Given, Module, Modules, Scope, bind, is_identifier};
 use super::rule::Kind;
-use super::structure::{default_name, given_name, shallow, structure};
+use super::structure::{shallow, structure};
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
 use crate::syntax::{Argument, Node, Number, Value};
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Most layers and iterations of one model.
