@@ -9,15 +9,20 @@ use camino::Utf8Path;
 
 /// The graph of a model line for one example.
 fn graph(model: &str, features: &Features, labels: LabelKind) -> Graph {
+    let columns = match labels {
+        LabelKind::ClassIndex { .. } => "columns classes=10",
+        LabelKind::Target(_) => "",
+    };
     let manifest = format!(
-        "amp 1\nrun \"library\"\ndata \"none\" {{\n source \"none.csv\"\n columns classes=10\n batch 2\n}}\nmodel {model}\n\
+        "amp 1\nrun \"library\"\ndata \"none\" {{\n source \"none.csv\"\n {columns}\n batch 2\n}}\nmodel {model}\n\
          optimizer \"adamw\" lr=1e-3\ntrain steps=1\n"
     );
     let mut sources = SourceMap::default();
     let (plan, faults) =
         resolve::resolve_text(Utf8Path::new("manifest.kdl"), &manifest, &Memory::default(), &mut sources);
     let plan = plan.unwrap_or_else(|| panic!("{}", render_text(&faults, &sources, false)));
-    build(&plan, 1, features, labels).unwrap_or_else(|faults| panic!("{}", render_text(&faults, &sources, false)))
+    build(&plan, 1, features, labels)
+        .unwrap_or_else(|faults| panic!("{}", render_text(&faults, &sources, false)))
 }
 
 fn image(size: usize) -> Features {
@@ -113,7 +118,14 @@ fn paths_are_those_that_people_know() {
     let graph = graph("\"resnet\" depth=18", &image(64), classes(1000));
     let names: Vec<&str> =
         graph.parameters.iter().map(|parameter| graph.value(parameter.value).name.as_str()).collect();
-    for name in ["conv1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer2.0.downsample.conv.weight", "layer4.1.bn2.weight", "fc.bias"] {
+    for name in [
+        "conv1.weight",
+        "bn1.bias",
+        "layer1.0.conv1.weight",
+        "layer2.0.downsample.conv.weight",
+        "layer4.1.bn2.weight",
+        "fc.bias",
+    ] {
         assert!(names.contains(&name), "{name} is none of {names:?}");
     }
 }

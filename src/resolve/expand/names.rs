@@ -89,7 +89,8 @@ impl Expander<'_, '_> {
                 Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
             let diagnostic = diagnostic.at(span, "not allowed as a name");
             self.sink.push(
-                diagnostic.help("begin with a small letter, and go on with small letters, digits, `-` and `_`"),
+                diagnostic
+                    .help("begin with a small letter, and go on with small letters, digits, `-` and `_`"),
             );
         } else if let Some(other) = names.taken.insert(name.to_owned(), span) {
             let diagnostic = Diagnostic::error(
