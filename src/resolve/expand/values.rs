@@ -100,7 +100,11 @@ impl Expander<'_, '_> {
         let mut scope = inner.scope.as_ref().clone();
         for rule in module.parameters.iter().filter(|rule| rule.kind == Kind::Saved) {
             let Some((_, field)) = scope.get_mut(rule.name.as_ref()) else { continue };
-            let Value::Text(given) = &field.value else { continue };
+            let Value::Text(given) = &field.value else {
+                // Faulty, which was reported: known from here on, so that it is not unknown at every place that reads it.
+                saved.names.insert(rule.name.to_string(), (module.span, String::new()));
+                continue;
+            };
             if given.is_empty() {
                 continue;
             }
