@@ -21,6 +21,7 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
     let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);
+    ready.initial.iter().for_each(|values| values.apply(&mut engine));
     engine.set_scale(plan.scaler.first_scale());
     let batches = first_steps(&ready)?;
     let threads = engine.threads().clone();

@@ -5,6 +5,7 @@
 //! still checked for what does not depend on their input.
 //! Parameters carry PyTorch's names: `<layer path>.weight`, `.bias`, and the buffers `.running_mean`, `.running_var`.
 
+mod attention;
 mod layer;
 mod loss;
 mod parameters;

@@ -42,6 +42,12 @@ impl LayerKind {
             Self::Tanh => "tanh",
             Self::Sigmoid => "sigmoid",
             Self::Softmax { .. } => "softmax",
+            Self::Attention { .. } => "attention",
+            Self::MatrixProduct { .. } => "matrix-product",
+            Self::RelativePositionBias { .. } => "relative-position-bias",
+            Self::DisentangledBias { .. } => "disentangled-bias",
+            Self::Learned { .. } => "learned",
+            Self::NotEqual { .. } => "not-equal",
             Self::Dropout { .. } => "dropout",
             Self::Scale { .. } => "scale",
             Self::Slice { .. } => "slice",
@@ -114,6 +120,12 @@ impl Plan {
         blocks(&self.model.body, &mut lines, &mut 0);
         for (index, glob) in self.model.freeze.iter().enumerate() {
             lines.add(format!("model.freeze.{index}"), glob.as_str());
+        }
+        if let Some(initial) = &self.model.initial {
+            lines.add("model.initial", initial.path.as_str());
+            for (index, rule) in initial.rules.iter().enumerate() {
+                lines.add(format!("model.initial.{index}"), rule.text());
+            }
         }
         self.loss_entries(&mut lines);
         self.precision_entries(&mut lines);
@@ -526,6 +538,44 @@ pub fn layer_text(kind: &LayerKind) -> String {
         LayerKind::Mean { axis } => add("axis", axis.to_string()),
         LayerKind::Gelu { tanh } => add("approximate", if *tanh { "tanh" } else { "none" }.to_owned()),
         LayerKind::Softmax { axis } => add("axis", axis.to_string()),
+        LayerKind::Attention { heads, causal, dropout, terms, scale } => {
+            add("heads", heads.to_string());
+            add("causal", flag_text(*causal).to_owned());
+            add("dropout", number_text(dropout));
+            add("terms", terms.to_string());
+            scale.iter().for_each(|scale| add("scale", number_text(scale)));
+        }
+        LayerKind::MatrixProduct { transpose_right } => {
+            add("transpose-right", flag_text(*transpose_right).to_owned());
+        }
+        LayerKind::RelativePositionBias { heads, buckets, max_distance, bidirectional, weight_init } => {
+            add("heads", heads.to_string());
+            add("buckets", buckets.to_string());
+            add("max-distance", max_distance.to_string());
+            add("bidirectional", flag_text(*bidirectional).to_owned());
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::DisentangledBias {
+            heads,
+            buckets,
+            max_position,
+            content_to_position,
+            position_to_content,
+            scale,
+        } => {
+            add("heads", heads.to_string());
+            add("buckets", buckets.to_string());
+            add("max-position", max_position.to_string());
+            add("content-to-position", flag_text(*content_to_position).to_owned());
+            add("position-to-content", flag_text(*position_to_content).to_owned());
+            scale.iter().for_each(|scale| add("scale", number_text(scale)));
+        }
+        LayerKind::Learned { rows, size, weight_init } => {
+            add("rows", rows.to_string());
+            add("size", size.to_string());
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::NotEqual { value } => add("value", value.to_string()),
         LayerKind::Dropout { p } => add("p", number_text(p)),
         LayerKind::Flatten { start } => add("start", start.to_string()),
         LayerKind::Reshape { shape } => add("shape", sizes(shape)),

@@ -9,6 +9,7 @@ use super::rule::Kind;
 use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
+use crate::plan::initial::InitialWeights;
 use crate::plan::{
     Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
     Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
@@ -260,6 +261,7 @@ impl<'a> Lowering<'a, '_> {
                 arguments: BTreeMap::new(),
                 body: Vec::new(),
                 freeze: Vec::new(),
+                initial: None,
             };
         };
         let mut arguments = BTreeMap::new();
@@ -278,7 +280,8 @@ impl<'a> Lowering<'a, '_> {
         }
         self.layer_origins(&body);
         let freeze = self.freeze();
-        Model { module: frame.module.name.clone(), arguments, body, freeze }
+        let initial = self.initial();
+        Model { module: frame.module.name.clone(), arguments, body, freeze, initial }
     }
 
     /// The globs of `freeze`, in order.
@@ -292,6 +295,15 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         globs
+    }
+
+    /// The file of first values, if there is one.
+    fn initial(&mut self) -> Option<InitialWeights> {
+        let fields = self.node("model")?.child("initial")?;
+        let mut places = Vec::new();
+        let initial = super::initial::lower(fields, &mut |path, span| places.push((path, span)), self.sink);
+        places.into_iter().for_each(|(path, span)| self.origin(path, span));
+        initial
     }
 
     /// A fault when a node that names parameters names none.

@@ -25,11 +25,18 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
-            module("model", "the model").once().open_block().child(
-                NodeRule::new("freeze", "parameters that stay as they begin")
+            module("model", "the model")
+                .once()
+                .open_block()
+                .child(
+                    NodeRule::new(
+                        "freeze",
+                        "parameters that stay as they begin; running statistics go on, as in PyTorch",
+                    )
                     .many()
                     .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number.")),
-            ),
+                )
+                .child(super::initial::rule()),
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
