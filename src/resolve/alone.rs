@@ -165,6 +165,10 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn nodes(&mut self, nodes: &'a [Node]) {
+        // Most nodes have no block, and the tables are long.
+        if nodes.is_empty() {
+            return;
+        }
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         let known = nodes_in(TextSort::Module(Some(self.kind)), &path);
         for node in nodes {
