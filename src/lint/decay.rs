@@ -48,7 +48,10 @@ fn globs(names: &[&str]) -> BTreeSet<String> {
         Some((_, "bias")) => "**.bias".to_owned(),
         Some((layer, parameter)) => {
             let layer = layer.rsplit_once('.').map_or(layer, |(_, last)| last);
-            format!("**.{}*.{parameter}", layer.trim_end_matches(|last: char| last.is_ascii_digit() || last == '-'))
+            format!(
+                "**.{}*.{parameter}",
+                layer.trim_end_matches(|last: char| last.is_ascii_digit() || last == '-')
+            )
         }
         None => (*name).to_owned(),
     };

@@ -310,7 +310,7 @@ fn formatting_outline_and_fixes() {
     assert_eq!(
         edits,
         json!([{
-            "range": { "start": { "line": 22, "character": 0 }, "end": { "line": 23, "character": 0 } },
+            "range": { "start": { "line": 24, "character": 0 }, "end": { "line": 25, "character": 0 } },
             "newText": "train epoch=15 clip-norm=1.0\n",
         }])
     );
