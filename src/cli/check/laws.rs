@@ -66,7 +66,8 @@ impl Respelling {
             .map(|property| (Some(property.name.text.as_str()), &property.value))
             .collect();
         let by = self.draw(entries.len().max(1));
-        entries.rotate_left(by.min(entries.len()));
+        let by = by.min(entries.len());
+        entries.rotate_left(by);
         let at = self.draw(entries.len() + 1);
         entries.splice(at..at, node.arguments.iter().map(|argument| (None, argument)));
         for (name, value) in entries {
