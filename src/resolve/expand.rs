@@ -242,6 +242,7 @@ impl<'a, 'world> Expander<'a, 'world> {
                     combine: Combine::Add,
                     chains: vec![inner, Vec::new()],
                     span,
+                    library: frame.site.map(|_| item.written.span),
                 });
             }
             "parallel" if given => {
@@ -367,7 +368,8 @@ impl<'a, 'world> Expander<'a, 'world> {
                     .help("add `chain { … }`; an empty chain passes its input on"),
             );
         }
-        blocks.push(Block::Parallel { path, combine, chains, span });
+        let library = frame.site.map(|_| item.written.span);
+        blocks.push(Block::Parallel { path, combine, chains, span, library });
     }
 
     /// The module that a `use` node names, bound; the frame to expand it in.
