@@ -307,7 +307,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("every=\"epoch\"", "steps=3"),
     ("metrics=\"accuracy\"", "metrics=\"accuracy,loss\""),
     // The module.
-    ("kernel=3 padding=1\n        batch", "kernel=3 padding=1 bias=#false\n        batch"),
+    ("kernel=3 padding=1 weight-init", "kernel=3 padding=1 bias=#false weight-init"),
     ("kernel=3 padding=1\n        batch", "kernel=5 padding=2\n        batch"),
     ("\"norm\"\n", "\"norm\" eps=1e-4\n"),
     ("\"norm\"\n", "\"norm\" momentum=0.2\n"),
