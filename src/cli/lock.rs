@@ -62,7 +62,10 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
     let Some((text, locked)) = &ready.existing else {
         if ui.json {
             ui.document(
-                &json!({ "schema": "amp.lock-check/1", "current": false, "missing": true, "stale": [] }),
+                &json!({
+                    "schema": "amp.lock-check/1", "current": false, "missing": true,
+                    "code": lock::MISSING.to_string(), "stale": [],
+                }),
             );
         } else {
             ui.error(

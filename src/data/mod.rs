@@ -41,6 +41,7 @@ pub mod csv;
 mod fault;
 pub mod gunzip;
 pub mod idx;
+pub mod look;
 pub mod normalise;
 pub mod npy;
 mod prepare;
