@@ -11,6 +11,7 @@ pub mod fused;
 pub mod half;
 pub mod isa;
 pub mod philox;
+pub mod position;
 
 pub mod functions;
 

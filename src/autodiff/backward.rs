@@ -3,6 +3,8 @@
 //! The gradient of a value has the value's dtype. Gradients of one value are summed in the order in which its readers are
 //! visited, the last reader first. Nothing is computed for values that no parameter feeds.
 
+mod attention;
+
 use crate::graph::names::Names;
 use crate::graph::{DType, Node, Op, Parameter, Role, Unary, Value, ValueId};
 
@@ -35,7 +37,7 @@ pub fn backward(
 fn needs_gradient(values: &[Value], forward: &[Node], frozen: &[Parameter]) -> Vec<bool> {
     let mut needed: Vec<bool> = values.iter().map(|value| value.role == Role::Parameter).collect();
     frozen.iter().for_each(|parameter| needed[parameter.value.index()] = false);
-    for node in forward {
+    for node in forward.iter().filter(|node| !matches!(node.op, Op::NotEqual { .. })) {
         if node.inputs.iter().any(|id| needed[id.index()]) {
             needed[node.outputs[0].index()] = true;
         }
@@ -184,6 +186,16 @@ impl Backward<'_> {
                 }
             }
             Op::Softmax { axis } => self.flow(node, x, Op::SoftmaxBackward { axis: *axis }, vec![dy, y]),
+            Op::Attention(rule) => self.attention(node, dy, *rule),
+            Op::MatrixProduct { transpose_left, transpose_right } => {
+                self.matrix_product(node, dy, *transpose_left, *transpose_right);
+            }
+            Op::RelativePositionBias(rule) => {
+                self.flow(node, x, Op::RelativePositionBiasBackward(*rule), vec![dy]);
+            }
+            Op::DisentangledBias(rule) => self.disentangled_bias(node, dy, *rule),
+            // It is constant between its jumps.
+            Op::NotEqual { .. } => {}
             Op::CrossEntropy { label_smoothing, ignore_index } => {
                 let op = Op::CrossEntropyBackward {
                     label_smoothing: *label_smoothing,
@@ -216,6 +228,9 @@ impl Backward<'_> {
             | Op::SliceBackward { .. }
             | Op::MeanBackward { .. }
             | Op::SoftmaxBackward { .. }
+            | Op::AttentionBackward { .. }
+            | Op::RelativePositionBiasBackward(_)
+            | Op::DisentangledBiasBackward(_)
             | Op::CrossEntropyBackward { .. }
             | Op::MeanSquaredErrorBackward
             | Op::LossGradient { .. }

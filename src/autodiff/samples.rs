@@ -2,12 +2,14 @@
 
 use crate::arithmetic::half::Format;
 use crate::autodiff::{Compiled, compile};
-use crate::data::spec::{DataSpec, Format as DataFormat, Header, LabelColumn, LastBatch, Sources, Split};
+use crate::data::spec::{
+    DataSpec, Format as DataFormat, Header, LabelColumn, LabelRule, LastBatch, Sources, Split,
+};
 use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Train,
+    Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Share, Train,
 };
 use std::collections::BTreeMap;
 
@@ -78,7 +80,8 @@ pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block 
 
 /// PyTorch's CUDA autocast lists with a low format.
 pub fn amp(low: Format) -> Policy {
-    let low_kinds = ["linear", "conv2d"].map(|kind| (kind.to_owned(), Class::Low));
+    let low_kinds = ["linear", "conv2d", "attention", "matrix-product", "disentangled-bias"]
+        .map(|kind| (kind.to_owned(), Class::Low));
     let f32_kinds = [
         "layer-norm",
         "rms-norm",
@@ -119,7 +122,13 @@ pub fn plan(body: Vec<Block>) -> Plan {
             device: None,
         },
         data: data(),
-        model: Model { module: "sample".to_owned(), arguments: BTreeMap::new(), body, freeze: Vec::new() },
+        model: Model {
+            module: "sample".to_owned(),
+            arguments: BTreeMap::new(),
+            body,
+            freeze: Vec::new(),
+            initial: None,
+        },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
         scaler: Scaler::Dynamic { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, floor: 1.0 },
@@ -140,6 +149,8 @@ fn data() -> DataSpec {
         name: "sample".to_owned(),
         sources: Sources::One { path: "sample.csv".into() },
         format: DataFormat::Csv { header: Header::No, delimiter: ',', label: LabelColumn::Last },
+        tokens: None,
+        labels: LabelRule::Given,
         classes: None,
         shape: None,
         normalise: Vec::new(),
@@ -150,7 +161,8 @@ fn data() -> DataSpec {
     }
 }
 
-fn classes(count: usize) -> LabelKind {
+/// Labels of so many classes.
+pub fn classes(count: usize) -> LabelKind {
     LabelKind::ClassIndex { classes: Some(count), shape: Vec::new() }
 }
 
@@ -289,6 +301,100 @@ pub fn images() -> Sample {
     Sample { plan: plan(body), features: [2, 3, 4].into(), labels: classes(3) }
 }
 
+/// A layer that uses the parameters of another one: all of them, or the weight alone.
+pub fn sharing(block: Block, path: &str, weight_only: bool) -> Block {
+    let share = Some(Share { path: path.to_owned(), weight_only, span: span(6) });
+    match block {
+        Block::Layer(layer) => Block::Layer(Layer { share, ..layer }),
+        other => other,
+    }
+}
+
+/// Layers that share: a linear layer used twice, a normalisation used twice, and a head whose weight is the encoder's.
+pub fn shared() -> Sample {
+    let body = vec![
+        linear("encoder", 6),
+        layer("norm", LayerKind::LayerNorm { eps: 1e-5 }),
+        layer("act", LayerKind::Tanh),
+        sharing(linear("again", 6), "encoder", false),
+        sharing(layer("norm-again", LayerKind::LayerNorm { eps: 1e-5 }), "norm", false),
+        sharing(linear("head", 6), "encoder", true),
+    ];
+    Sample { plan: plan(body), features: [6].into(), labels: classes(6) }
+}
+
+/// A layer of several operands.
+pub fn apply(path: &str, kind: LayerKind, operands: Vec<(&str, Vec<Block>)>) -> Block {
+    let operands =
+        operands.into_iter().map(|(name, chain)| Operand { name: name.to_owned(), chain }).collect();
+    let layer = Layer { path: path.to_owned(), kind, span: span(3), library: None, share: None };
+    Block::Apply { layer, operands }
+}
+
+/// The three operands that every attention has, each a linear layer.
+fn asked(path: &str) -> Vec<(&'static str, Vec<Block>)> {
+    ["query", "key", "value"].map(|name| (name, vec![linear(&format!("{path}.{name}"), 6)])).into()
+}
+
+/// Causal attention with T5's bias, a mask of the features and dropout, then DeBERTa's attention, then a product of
+/// matrices.
+pub fn attending() -> Sample {
+    let attention =
+        |causal, dropout, terms| LayerKind::Attention { heads: 2, causal, dropout, terms, scale: None };
+    let (heads, weight_init) = (2, Initialiser::Normal { std: 0.5 });
+    let t5 = LayerKind::RelativePositionBias {
+        heads,
+        buckets: 8,
+        max_distance: 6,
+        bidirectional: false,
+        weight_init,
+    };
+    let mut causal = asked("causal");
+    causal.push(("bias", vec![layer("causal.bias", t5)]));
+    let recall = Block::Recall { name: "sample:numbers".to_owned(), span: span(6) };
+    causal.push(("mask", vec![recall, layer("causal.mask", LayerKind::NotEqual { value: 0 })]));
+    let deberta = LayerKind::DisentangledBias {
+        heads,
+        buckets: 4,
+        max_position: 5,
+        content_to_position: true,
+        position_to_content: true,
+        scale: None,
+    };
+    let positions = |name: &str| {
+        let table = LayerKind::Learned { rows: 8, size: 3, weight_init };
+        vec![layer(&format!("positions.{name}.table"), table), linear(&format!("positions.{name}"), 6)]
+    };
+    let content = |name: &str| vec![linear(&format!("content.{name}"), 6)];
+    let bias = apply(
+        "disentangled.bias",
+        deberta,
+        vec![
+            ("query", content("query")),
+            ("position-key", positions("key")),
+            ("key", content("key")),
+            ("position-query", positions("query")),
+        ],
+    );
+    let mut disentangled = asked("disentangled");
+    disentangled.push(("bias", vec![bias]));
+    let body = vec![
+        Block::Save { name: "sample:numbers".to_owned(), span: span(6) },
+        layer("column", LayerKind::Reshape { shape: vec![5, 1] }),
+        linear("embed", 6),
+        apply("causal", attention(true, 0.25, 1), causal),
+        apply("disentangled", attention(false, 0.0, 3), disentangled),
+        apply(
+            "product",
+            LayerKind::MatrixProduct { transpose_right: true },
+            vec![("left", vec![linear("left", 6)]), ("right", vec![linear("right", 6)])],
+        ),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
+}
+
 /// Every sample, by name.
 pub fn all() -> Vec<(&'static str, Sample)> {
     vec![
@@ -297,7 +403,9 @@ pub fn all() -> Vec<(&'static str, Sample)> {
         ("residual", residual()),
         ("joined", joined()),
         ("gated", gated()),
+        ("attending", attending()),
         ("tokens", tokens()),
         ("images", images()),
+        ("shared", shared()),
     ]
 }

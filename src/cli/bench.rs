@@ -3,7 +3,7 @@
 use super::args::BenchArguments;
 use super::pipeline;
 use super::{Exit, Failure, Ui};
-use crate::data::Batches;
+use crate::data::{Batches, Draw};
 use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::engine::{Batch, Engine, OpTime};
 use crate::exec::session::gather;
@@ -21,6 +21,7 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
     let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);
+    ready.initial.iter().for_each(|values| values.apply(&mut engine));
     engine.set_scale(plan.scaler.first_scale());
     let batches = first_steps(&ready)?;
     let threads = engine.threads().clone();
@@ -124,7 +125,7 @@ fn first_steps(ready: &pipeline::Ready) -> Result<Vec<Vec<Batch>>, Failure> {
             .map_err(crate::exec::fault::ExecFault::from)?;
     let order = batches.epoch(0);
     let accumulate = plan.train.accumulate.max(1) as usize;
-    let batch = |index: usize| gather(&split, &order.batch(index));
+    let batch = |index: usize| gather(&split, &order.batch(index), Draw { seed: plan.run.seed, epoch: 0 });
     let step = |step: usize| (0..accumulate).map(|micro| batch(step * accumulate + micro)).collect();
     let is_full =
         |step: &Vec<Batch>| step.iter().all(|batch| batch.features.len() == plan.data.batch * split.width());

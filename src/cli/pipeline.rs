@@ -8,14 +8,16 @@ use super::ui::Ui;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
-use crate::data::{self, DataFault, LabelView, Origin, Prepared};
+use crate::data::spec::LabelRule;
+use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
+use crate::exec::initial::{self, FirstValues};
 use crate::exec::session;
 use crate::graph::memory::training_arena;
-use crate::graph::{LabelKind, Role};
+use crate::graph::{Features, LabelKind, Role};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
@@ -64,7 +66,10 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
     let Ok(store) = Store::open_read_only(&folder_of(manifest).join(".amp")) else { return Ok(resolved) };
     match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
-            Ok(compiled) => advise(&mut resolved, &prepared, &compiled),
+            Ok(compiled) => {
+                initial(&resolved, folder_of(manifest), &compiled)?;
+                advise(&mut resolved, &prepared, &compiled);
+            }
             Err(failure) => return Err(failure.with(resolved.sources)),
         },
         Err(faults) if faults.iter().all(|fault| matches!(fault.code.0, 720 | 721)) => {
@@ -129,6 +134,8 @@ pub struct Ready {
     pub compiled: Compiled,
     /// The graphs of a shorter last batch, when there is one.
     pub short: Option<Compiled>,
+    /// First values from a file, when the manifest names one.
+    pub initial: Option<FirstValues>,
     /// The lock that the manifest gives now, without platform nodes.
     pub fresh: Lock,
     /// Where the lock is.
@@ -141,7 +148,7 @@ pub struct Ready {
 pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
     let mut resolved = resolve(manifest)?;
     let folder = folder_of(manifest);
-    let prepared = data::prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
+    let mut prepared = data::prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
@@ -158,15 +165,35 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
+    let initial = initial(&resolved, folder, &compiled)?.map(|(source, values)| {
+        // As a source of data: it is in the lock with its digest, and it is hashed again after the run.
+        prepared.sources.push(source);
+        values
+    });
     advise(&mut resolved, &prepared, &compiled);
     if !resolved.warnings.is_empty() && !ui.quiet && !ui.json {
         ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
     }
     let lock_path = lock_path(manifest, places);
-    let fresh =
-        derive(&resolved.plan, &prepared, &compiled, short.as_ref(), &relative(manifest, &lock_path)?);
+    let name = relative(manifest, &lock_path)?;
+    let fresh = derive(&resolved.plan, &prepared, &compiled, short.as_ref(), initial.as_ref(), &name);
     let existing = lockfile::read(&lock_path)?;
-    Ok(Ready { resolved, prepared, compiled, short, fresh, lock_path, existing })
+    Ok(Ready { resolved, prepared, compiled, short, initial, fresh, lock_path, existing })
+}
+
+/// Reads the file of first values that a plan names, and matches it with the model.
+fn initial(
+    resolved: &Resolved,
+    folder: &Utf8Path,
+    compiled: &Compiled,
+) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
+    let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
+    let read = data::read_source(&initial.path, folder, &Disk).map_err(|fault| data_failure(vec![fault]));
+    let (bytes, source) = read?;
+    match initial::load(&resolved.plan, &compiled.graph, &bytes) {
+        Ok(values) => Ok(values.map(|values| (source, values))),
+        Err(diagnostics) => Err(Failure::Manifest { diagnostics, sources: resolved.sources.clone() }),
+    }
 }
 
 /// Adds the warnings of data and compiler and the advice of the lints, less what the manifest allows.
@@ -208,17 +235,20 @@ impl CompileFailure {
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     let split =
         prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
-    let labels = match split.labels {
-        LabelView::Classes(_) => {
-            let declared = plan.data.classes.or_else(|| prepared.classes_found());
-            LabelKind::ClassIndex {
-                classes: declared.map(|classes| classes as usize),
-                shape: split.label_shape.to_vec(),
-            }
+    let labels = if split.has_classes() {
+        // Labels that follow from tokens are tokens.
+        let tokens = split.vocabulary.filter(|_| *split.rule != LabelRule::Given);
+        let declared = plan.data.classes.or(tokens).or_else(|| prepared.classes_found());
+        LabelKind::ClassIndex {
+            classes: declared.map(|classes| classes as usize),
+            shape: split.label_shape.to_vec(),
         }
-        LabelView::Targets(_) => LabelKind::Target(split.label_shape.to_vec()),
+    } else {
+        LabelKind::Target(split.label_shape.to_vec())
     };
-    autodiff::compile(plan, batch, &split.shape.into(), labels).map_err(CompileFailure::Manifest)
+    let tokens = split.vocabulary.map(|tokens| tokens as usize);
+    let features = Features { shape: split.shape.to_vec(), tokens };
+    autodiff::compile(plan, batch, &features, labels).map_err(CompileFailure::Manifest)
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.
@@ -227,8 +257,13 @@ fn derive(
     prepared: &Prepared,
     compiled: &Compiled,
     short: Option<&Compiled>,
+    initial: Option<&FirstValues>,
     manifest: &str,
 ) -> Lock {
+    let mut sections = plan.section_digests();
+    if let Some(initial) = initial {
+        sections.insert("initial", initial.digest);
+    }
     let sources = prepared
         .sources
         .iter()
@@ -243,7 +278,7 @@ fn derive(
         manifest: manifest.to_owned(),
         run: plan.run.name.clone(),
         entries: plan.entries(),
-        sections: plan.section_digests(),
+        sections,
         sources,
         data: prepared.content,
         modules: plan.modules.clone(),

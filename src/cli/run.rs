@@ -52,6 +52,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     );
     let started_with = unhashed(&environment, arguments, &threads.count(), &isa.to_string());
     let mut engine = Engine::new(steps, ready.resolved.plan.run.seed, threads, isa);
+    ready.initial.iter().for_each(|values| values.apply(&mut engine));
     let folder = store.new_run(&settled.lock.header.id)?;
     let recorder = match begin(&ready, &settled.lock, &folder, length, &started_with) {
         Ok(recorder) => recorder,

@@ -4,6 +4,7 @@
 //! integer only if f32 holds it exactly; a floating number is rounded once, to nearest.
 
 use super::table::Labels;
+use super::tokens::{TokenVec, outside};
 use super::{DataFault, codes};
 use crate::arithmetic::half;
 
@@ -103,6 +104,23 @@ impl Array<'_> {
             })?);
         }
         Ok((self.shape.clone(), features))
+    }
+
+    /// All numbers as tokens below `vocabulary`, the last axis fastest.
+    ///
+    /// # Errors
+    /// Code 0738 with the position, and for numbers that are no integers.
+    pub fn tokens(&self, vocabulary: u32) -> Result<(Vec<usize>, TokenVec), DataFault> {
+        let mut tokens = TokenVec::for_vocabulary(vocabulary);
+        for (position, value) in self.values().enumerate() {
+            match value {
+                Value::Integer(token) if (0..i128::from(vocabulary)).contains(&token) => {
+                    tokens.push(token as u32)
+                }
+                value => return Err(outside(written(value), position, vocabulary)),
+            }
+        }
+        Ok((self.shape.clone(), tokens))
     }
 
     /// All numbers as labels: class indices below `classes`, or targets when that is `None`.

@@ -40,3 +40,9 @@ pub const NORMALISE: Code = codes::DATA_NORMALISE;
 pub const PREPARED: Code = codes::DATA_PREPARED;
 /// `header` does not fit the first row.
 pub const HEADER: Code = codes::DATA_HEADER;
+/// A token is outside the vocabulary.
+pub const TOKEN: Code = codes::DATA_TOKEN;
+/// A text or a file of tokens cannot be read.
+pub const TEXT: Code = codes::DATA_TEXT;
+/// A split is shorter than one example.
+pub const WINDOW: Code = codes::DATA_WINDOW;

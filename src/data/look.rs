@@ -61,6 +61,9 @@ pub fn look(
 ) -> Result<Look, Vec<DataFault>> {
     let one = |fault: DataFault| vec![fault];
     let format = format_of(features).ok_or_else(|| one(unknown_format(features)))?;
+    if format == "text" {
+        return Err(one(no_numbers(features)));
+    }
     let bytes = read(features, world).map_err(one)?;
     let bytes = unpacked(&bytes, format).map_err(|fault| one(fault.at(features)))?;
     match format {
@@ -92,6 +95,7 @@ pub fn format_of(path: &Utf8Path) -> Option<&'static str> {
         Some("npy") => Some("npy"),
         Some("safetensors") => Some("safetensors"),
         Some("idx") => Some("idx"),
+        Some("txt") => Some("text"),
         _ => idx.then_some("idx"),
     }
 }
@@ -117,6 +121,11 @@ fn unpacked<'a>(bytes: &'a [u8], format: &str) -> Result<Cow<'a, [u8]>, DataFaul
 fn unknown_format(path: &Utf8Path) -> DataFault {
     DataFault::new(codes::LAYOUT, format!("found the name `{path}`, expected one that tells its format"))
         .help("name the file …csv, …npy, …safetensors or …-ubyte, each also with .gz behind it")
+}
+
+fn no_numbers(path: &Utf8Path) -> DataFault {
+    DataFault::new(codes::LAYOUT, format!("found the text `{path}`, expected examples with labels"))
+        .help("a text is read as tokens, by `format \"text\"`: `amp doc data.format`")
 }
 
 fn no_labels(path: &Utf8Path) -> DataFault {

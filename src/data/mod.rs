@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! spec + sources ─read→ Table ─split→ Tables ─normalise→ Tables ─keep→ store ─map→ Prepared ─Batches→ slices
+//! text, tokens ──read→ Streams ─split→ Streams ─keep→ store ─map→ Prepared ─windows, labels→ slices
+//! synthetic ───────────────────────────────────────────────────→ Prepared ─compute→ slices
 //! ```
 //!
 //! `prepare` does the first part once for each description and content; `Batches` is a pure function of (epoch, step).
@@ -33,6 +35,9 @@
 //! | 0736 | a normalisation cannot be |
 //! | 0737 | prepared data cannot be used |
 //! | 0738 | `header` does not fit the first row |
+//! | 0739 | a token is outside the vocabulary |
+//! | 0740 | a text or a file of tokens cannot be read |
+//! | 0741 | a split is shorter than one example |
 
 pub mod array;
 pub mod batches;
@@ -41,7 +46,9 @@ pub mod csv;
 mod fault;
 pub mod gunzip;
 pub mod idx;
+mod layout;
 pub mod look;
+pub mod masking;
 pub mod normalise;
 pub mod npy;
 mod prepare;
@@ -49,8 +56,12 @@ mod prepared;
 mod source;
 pub mod spec;
 pub mod split;
+mod streams;
+pub mod synthetic;
 mod table;
 pub mod tensors;
+pub mod tokens;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -58,7 +69,8 @@ mod tests;
 pub use batches::{Batches, EpochOrder};
 pub use fault::DataFault;
 pub use prepare::prepare;
-pub use prepared::{LabelView, Origin, Prepared, SplitView};
+pub use prepared::{Origin, Prepared};
 pub use source::{SourceDigest, read_source, recheck, source_digest};
 pub use spec::DataSpec;
 pub use table::{Labels, Table};
+pub use view::{Draw, EVALUATION_EPOCH, Examples, FeatureView, Gathered, LabelView, SplitView, Values};

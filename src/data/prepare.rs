@@ -6,11 +6,12 @@
 
 use super::array::Array;
 use super::fault::each_once;
+use super::layout::{computed, layouts};
 use super::prepared::{Backing, Encoded, Origin, Prepared, Tensors};
 use super::source::{SourceDigest, read_source};
-use super::spec::{DataSpec, Format, Header, Sources, Split};
+use super::spec::{DataSpec, Format, Header, LabelRule, Sources, Split};
 use super::table::Table;
-use super::{DataFault, codes, csv, gunzip, idx, normalise, npy, split, tensors};
+use super::{DataFault, codes, csv, gunzip, idx, normalise, npy, split, streams, tensors};
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::store::{Store, StoreError};
 use crate::world::World;
@@ -18,7 +19,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use std::collections::BTreeMap;
 
 /// Sources by path, with their bytes.
-type Files = BTreeMap<Utf8PathBuf, (Vec<u8>, SourceDigest)>;
+pub(super) type Files = BTreeMap<Utf8PathBuf, (Vec<u8>, SourceDigest)>;
 
 /// Prepares a data set whose paths are relative to `folder`, the manifest's, or finds it prepared in the store.
 ///
@@ -31,15 +32,35 @@ pub fn prepare(
     store: &Store,
 ) -> Result<Prepared, Vec<DataFault>> {
     check(spec)?;
+    if let Format::Synthetic(synthetic) = &spec.format {
+        return computed(spec, synthetic).map_err(|fault| vec![fault]);
+    }
     let files = read_files(spec, folder, world)?;
     let sources: Vec<SourceDigest> = files.values().map(|(_, source)| source.clone()).collect();
     let key = key(spec, &files);
     let warnings = warnings(spec, &files);
+    let ready = |content, origin, notes, tensors: Tensors| {
+        let layouts = layouts(spec, &tensors).map_err(|fault| vec![fault])?;
+        let rule = spec.labels.clone();
+        let tensors = Some(tensors);
+        Ok(Prepared {
+            key,
+            content,
+            sources,
+            origin,
+            notes,
+            warnings,
+            layouts,
+            rule,
+            tensors,
+            synthetic: None,
+        })
+    };
     let mut notes = Vec::new();
     let mut origin = Origin::Made;
     // Looked up without the lock first: the usual case is a hit, and it needs no permission to write.
     if let Some((content, tensors)) = find(store, &key, &mut origin, &mut notes)? {
-        return Ok(Prepared::new(key, content, sources, Origin::Found, notes, warnings, tensors));
+        return ready(content, Origin::Found, notes, tensors);
     }
     let guard = match store.lock_prepared(&key) {
         Ok(guard) => Some(guard),
@@ -50,15 +71,21 @@ pub fn prepare(
     if guard.is_some() {
         notes.clear();
         if let Some((content, tensors)) = find(store, &key, &mut origin, &mut notes)? {
-            return Ok(Prepared::new(key, content, sources, Origin::Found, notes, warnings, tensors));
+            return ready(content, Origin::Found, notes, tensors);
         }
     }
-    let (splits, statistics) = make(spec, &files)?;
-    drop(files);
-    let encoded = Encoded::new(&splits, &statistics);
-    let (content, backing) = keep(store, &key, &encoded, &mut notes)?;
+    let (content, backing) = if spec.tokens.is_some() {
+        let made = streams::make(spec, &files)?;
+        drop(files);
+        let alphabet: Vec<u32> = made.alphabet.iter().map(|character| u32::from(*character)).collect();
+        keep(store, &key, &Encoded::of_streams(&made, &alphabet), &mut notes)?
+    } else {
+        let (splits, statistics) = make(spec, &files)?;
+        drop(files);
+        keep(store, &key, &Encoded::new(&splits, &statistics), &mut notes)?
+    };
     let tensors = Tensors::open(backing).map_err(|reason| vec![unusable(&reason)])?;
-    Ok(Prepared::new(key, content, sources, origin, notes, warnings, tensors))
+    ready(content, origin, notes, tensors)
 }
 
 /// The digest of what decides prepared data: the description, and for each use of a file its digest.
@@ -88,6 +115,7 @@ fn used(sources: &Sources) -> Vec<(&'static str, &Utf8PathBuf)> {
             }
             used
         }
+        Sources::None => Vec::new(),
     }
 }
 
@@ -113,7 +141,7 @@ fn check(spec: &DataSpec) -> Result<(), Vec<DataFault>> {
         faults.push(DataFault::new(codes::LABEL, message));
     }
     match (&spec.format, &spec.sources) {
-        (Format::Idx | Format::Npy, Sources::One { path }) => faults.push(
+        (Format::Idx | Format::Npy, Sources::One { path }) if spec.labels == LabelRule::Given => faults.push(
             DataFault::new(
                 codes::LAYOUT,
                 format!("found one file, `{path}`, expected one with features and one with labels"),
@@ -222,14 +250,28 @@ fn unusable(reason: &str) -> DataFault {
 /// All splits by name, normalised, and the statistics that were found.
 type Made = (Vec<(String, Table)>, Vec<normalise::Statistics>);
 
+/// Features and labels.
+pub(super) type Pair<'a> = (&'a Utf8PathBuf, &'a Utf8PathBuf);
+
+/// The files of training and of test; `None` when there are none at all.
+pub(super) fn files_of(sources: &Sources) -> Option<(Pair<'_>, Option<Pair<'_>>)> {
+    match sources {
+        Sources::One { path } => Some(((path, path), None)),
+        Sources::Pairs { train, test } => {
+            Some(((&train.0, &train.1), test.as_ref().map(|test| (&test.0, &test.1))))
+        }
+        Sources::None => None,
+    }
+}
+
+/// A format that reads files was declared without any.
+pub(super) fn no_files() -> DataFault {
+    DataFault::new(codes::LAYOUT, "found no file, expected one for this format")
+}
+
 /// Reads, splits and normalises.
 fn make(spec: &DataSpec, files: &Files) -> Result<Made, Vec<DataFault>> {
-    let (train, test) = match &spec.sources {
-        Sources::One { path } => ((path, path), None),
-        Sources::Pairs { train, test } => {
-            ((&train.0, &train.1), test.as_ref().map(|test| (&test.0, &test.1)))
-        }
-    };
+    let (train, test) = files_of(&spec.sources).ok_or_else(|| vec![no_files()])?;
     let training = read_table(spec, files, train);
     let test = test.map(|test| read_table(spec, files, test)).transpose();
     let (training, test) = match (training, test) {
@@ -293,6 +335,7 @@ fn read_table(
             let name = |role| if role == Role::Features { features } else { labels };
             read_arrays(spec, files, pair, |_| gunzip::LIMIT, |bytes, role| tensors::read(bytes, name(role)))?
         }
+        Format::Text | Format::Tokens { .. } | Format::Synthetic(_) => return Err(vec![no_files()]),
     };
     if let Some(shape) = &spec.shape {
         table.reshape(shape).map_err(|fault| vec![fault.at(pair.0)])?;

@@ -2,14 +2,20 @@
 //!
 //! The file is safetensors without metadata, tensors sorted by name and written in that order, the header padded with
 //! spaces to a multiple of 64 bytes; it is written here, so that no library's change moves a byte of it. Names are
-//! `<split>.features`, `<split>.labels`, and `statistics.<step>.mean` and `.deviation` for each standardising. Labels
-//! are I32 class indices or F32 targets. Invariant: what is opened was checked: every split has both tensors, of equal
-//! length and aligned.
+//! `<split>.features`, `<split>.labels`, and `statistics.<step>.mean` and `.deviation` for each standardising. Features are
+//! F32 numbers or I32 tokens, labels I32 class indices or F32 targets. A split that is a stream of tokens is one tensor
+//! `<split>.tokens` (U8, U16 or I32; of one axis, or rows), and the characters of a text are the tensor `vocabulary`.
+//! Invariant: what is opened was checked: tensors that belong together are of equal length, and all are aligned.
 
 use super::DataFault;
+use super::layout::Layout;
 use super::normalise::Statistics;
 use super::source::SourceDigest;
+use super::spec::{LabelRule, Synthetic};
+use super::streams::Streams;
 use super::table::{Labels, Table};
+use super::tokens::{TokenSlice, TokenVec};
+use super::view::{Examples, FeatureView, LabelView, SplitView};
 use crate::digest::Digest;
 use crate::store::{Mapped, bytes_of, numbers_of};
 use safetensors::{Dtype, SafeTensors};
@@ -32,7 +38,10 @@ pub struct Prepared {
     pub notes: Vec<String>,
     /// What a person should look at in the sources: a first row of numbers that is read as names.
     pub warnings: Vec<DataFault>,
-    tensors: Tensors,
+    pub(super) layouts: BTreeMap<String, Layout>,
+    pub(super) rule: LabelRule,
+    pub(super) tensors: Option<Tensors>,
+    pub(super) synthetic: Option<Synthetic>,
 }
 
 /// How prepared data came to be here.
@@ -46,148 +55,87 @@ pub enum Origin {
     MadeAnew,
 }
 
-/// The numbers of one split.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SplitView<'a> {
-    /// How many examples.
-    pub length: usize,
-    /// The shape of one example's features.
-    pub shape: &'a [usize],
-    /// Features, [length, shape…].
-    pub features: &'a [f32],
-    /// The shape of one example's label; empty for one class an example.
-    pub label_shape: &'a [usize],
-    /// Labels, [length, label_shape…].
-    pub labels: LabelView<'a>,
-}
-
-/// The labels of one split.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LabelView<'a> {
-    /// Class indices.
-    Classes(&'a [i32]),
-    /// Numbers to be predicted.
-    Targets(&'a [f32]),
-}
-
 impl Prepared {
-    /// Joins tensors with how they came to be here.
-    pub(super) fn new(
-        key: Digest,
-        content: Digest,
-        sources: Vec<SourceDigest>,
-        origin: Origin,
-        notes: Vec<String>,
-        warnings: Vec<DataFault>,
-        tensors: Tensors,
-    ) -> Self {
-        Self { key, content, sources, origin, notes, warnings, tensors }
-    }
-
     /// The names of the splits, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.splits.keys().map(String::as_str)
+        self.layouts.keys().map(String::as_str)
     }
 
-    /// The numbers of a split; `None` when there is none of this name.
+    /// The examples of a split; `None` when there is none of this name.
     pub fn split(&self, name: &str) -> Option<SplitView<'_>> {
-        let place = self.tensors.splits.get(name)?;
-        let bytes = self.tensors.bytes();
-        let labels = bytes.get(place.labels.clone())?;
+        let layout = self.layouts.get(name)?;
+        let examples = match &self.synthetic {
+            Some(synthetic) => Examples::Computed { synthetic, first: layout.first as u64 },
+            None => self.tensors.as_ref()?.examples(name, layout.stride)?,
+        };
         Some(SplitView {
-            length: place.length,
-            shape: &place.shape,
-            features: numbers_of(bytes.get(place.features.clone())?)?,
-            label_shape: &place.label_shape,
-            labels: if place.classes {
-                LabelView::Classes(numbers_of(labels)?)
-            } else {
-                LabelView::Targets(numbers_of(labels)?)
-            },
+            length: layout.length,
+            shape: &layout.shape,
+            vocabulary: layout.vocabulary,
+            label_shape: &layout.label_shape,
+            rule: &self.rule,
+            examples,
         })
     }
 
-    /// One more than the largest class index of all splits; `None` for regression.
+    /// One more than the largest class index of all splits; `None` for regression and for what has no table.
     pub fn classes_found(&self) -> Option<u32> {
         let splits: Vec<SplitView<'_>> = self.names().filter_map(|name| self.split(name)).collect();
         splits
             .iter()
-            .filter_map(|split| match split.labels {
-                LabelView::Classes(labels) => labels.iter().max(),
-                LabelView::Targets(_) => None,
+            .filter_map(|split| match split.examples {
+                Examples::Stored { labels: LabelView::Classes(labels), .. } => labels.iter().max(),
+                _ => None,
             })
             .max()
             .map(|largest| largest.unsigned_abs() + 1)
     }
 
-    /// The file's bytes, as [`Prepared::content`] hashes them.
+    /// The file's bytes, as [`Prepared::content`] hashes them; none for examples that are computed.
     pub fn bytes(&self) -> &[u8] {
-        self.tensors.bytes()
-    }
-}
-
-impl SplitView<'_> {
-    /// Numbers in one example's features.
-    pub fn width(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Numbers in one example's label.
-    pub fn label_width(&self) -> usize {
-        self.label_shape.iter().product()
-    }
-
-    /// Copies the features of these examples, in this order, into `out`, [indices, shape…].
-    ///
-    /// # Panics
-    /// When an index is not below the length, or `out` is not of that many numbers: a fault of the caller.
-    pub fn gather_features(&self, indices: &[u32], out: &mut [f32]) {
-        gather(self.features, self.width(), indices, out);
-    }
-
-    /// Copies the class indices of these examples, in this order, into `out`, [indices, label_shape…].
-    ///
-    /// # Panics
-    /// As [`Self::gather_features`], and when the labels are targets.
-    pub fn gather_classes(&self, indices: &[u32], out: &mut [i32]) {
-        let LabelView::Classes(labels) = self.labels else { panic!("asked for classes of a regression") };
-        gather(labels, self.label_width(), indices, out);
-    }
-
-    /// Copies the targets of these examples, in this order, into `out`, [indices, label_shape…].
-    ///
-    /// # Panics
-    /// As [`Self::gather_features`], and when the labels are classes.
-    pub fn gather_targets(&self, indices: &[u32], out: &mut [f32]) {
-        let LabelView::Targets(labels) = self.labels else { panic!("asked for targets of a classification") };
-        gather(labels, self.label_width(), indices, out);
-    }
-}
-
-fn gather<T: Copy>(values: &[T], width: usize, indices: &[u32], out: &mut [T]) {
-    assert_eq!(out.len(), indices.len() * width, "the output holds one row for each index");
-    for (row, &index) in out.chunks_exact_mut(width.max(1)).zip(indices) {
-        let start = index as usize * width;
-        row.copy_from_slice(&values[start..start + width]);
+        self.tensors.as_ref().map_or(&[], Tensors::bytes)
     }
 }
 
 /// Where the numbers of a split lie in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
-    length: usize,
-    shape: Vec<usize>,
-    features: Range<usize>,
-    label_shape: Vec<usize>,
-    labels: Range<usize>,
-    classes: bool,
+pub(super) enum Place {
+    /// Features and labels, one row an example.
+    Table {
+        /// How many examples.
+        length: usize,
+        /// The shape of one.
+        shape: Vec<usize>,
+        /// Where its features are.
+        features: Range<usize>,
+        /// Whether those are tokens.
+        tokens: bool,
+        /// The shape of a label.
+        label_shape: Vec<usize>,
+        /// Where the labels are.
+        labels: Range<usize>,
+        /// Whether those are classes.
+        classes: bool,
+    },
+    /// Tokens.
+    Stream {
+        /// Of one axis, or rows.
+        shape: Vec<usize>,
+        /// The kind of their numbers.
+        number: Dtype,
+        /// Where they are.
+        tokens: Range<usize>,
+    },
 }
 
 /// A file of tensors, mapped or in memory, and where its splits lie.
 #[derive(Debug)]
 pub(super) struct Tensors {
     backing: Backing,
-    splits: BTreeMap<String, Place>,
+    /// By split.
+    pub(super) places: BTreeMap<String, Place>,
+    /// How many characters a text has, when they are the vocabulary.
+    pub(super) characters: Option<usize>,
 }
 
 /// Where the bytes are.
@@ -195,15 +143,17 @@ pub(super) struct Tensors {
 pub(super) enum Backing {
     /// In the store.
     Mapped(Mapped),
-    /// In memory, for a store that cannot be written; words, so that numbers are aligned.
-    Words(Vec<u32>),
+    /// In memory, for a store that cannot be written; words, so that numbers are aligned, and the count of bytes.
+    Words(Vec<u32>, usize),
 }
 
 impl Backing {
     /// Copies pieces of a file into memory.
     pub(super) fn in_memory(parts: &[&[u8]]) -> Self {
-        let bytes = parts.concat();
-        Self::Words(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+        let mut bytes = parts.concat();
+        let length = bytes.len();
+        bytes.resize(length.next_multiple_of(4), 0);
+        Self::Words(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect(), length)
     }
 }
 
@@ -211,50 +161,102 @@ impl Tensors {
     fn bytes(&self) -> &[u8] {
         match &self.backing {
             Backing::Mapped(mapped) => mapped,
-            Backing::Words(words) => bytes_of(words),
+            Backing::Words(words, length) => bytes_of(words).get(..*length).unwrap_or_default(),
         }
     }
 
     /// Finds the splits in a file; says what is wrong with one that is not as it should be.
     pub(super) fn open(backing: Backing) -> Result<Self, String> {
-        let mut tensors = Self { backing, splits: BTreeMap::new() };
+        let mut tensors = Self { backing, places: BTreeMap::new(), characters: None };
         let bytes = tensors.bytes();
         let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
-        let mut splits = BTreeMap::new();
+        let mut places = BTreeMap::new();
         for name in file.names() {
-            let Some(split) = name.strip_suffix(".features") else { continue };
-            let place =
-                place(bytes, &file, split).ok_or_else(|| format!("the tensors of `{split}` do not fit"))?;
-            splits.insert(split.to_owned(), place);
+            let (split, found) = if let Some(split) = name.strip_suffix(".features") {
+                (split, table(bytes, &file, split))
+            } else if let Some(split) = name.strip_suffix(".tokens") {
+                (split, stream(bytes, &file, name))
+            } else {
+                continue;
+            };
+            let place = found.ok_or_else(|| format!("the tensors of `{split}` do not fit"))?;
+            places.insert(split.to_owned(), place);
         }
-        if splits.is_empty() {
+        if places.is_empty() {
             return Err("it holds no split".to_owned());
         }
-        tensors.splits = splits;
+        let characters = file.tensor("vocabulary").ok().and_then(|tensor| tensor.shape().first().copied());
+        tensors.places = places;
+        tensors.characters = characters;
         Ok(tensors)
+    }
+
+    /// The examples of a split, where they lie.
+    fn examples(&self, split: &str, stride: usize) -> Option<Examples<'_>> {
+        let bytes = self.bytes();
+        match self.places.get(split)? {
+            Place::Table { features, tokens, labels, classes, .. } => {
+                let (features, labels) = (bytes.get(features.clone())?, bytes.get(labels.clone())?);
+                let features = match tokens {
+                    true => FeatureView::Tokens(numbers_of(features)?),
+                    false => FeatureView::Numbers(numbers_of(features)?),
+                };
+                let labels = match classes {
+                    true => LabelView::Classes(numbers_of(labels)?),
+                    false => LabelView::Targets(numbers_of(labels)?),
+                };
+                Some(Examples::Stored { features, labels })
+            }
+            Place::Stream { number, tokens, .. } => {
+                let bytes = bytes.get(tokens.clone())?;
+                let tokens = match number {
+                    Dtype::U8 => TokenSlice::U8(bytes),
+                    Dtype::U16 => TokenSlice::U16(numbers_of(bytes)?),
+                    _ => TokenSlice::I32(numbers_of(bytes)?),
+                };
+                Some(Examples::Windows { tokens, stride })
+            }
+        }
     }
 }
 
-fn place(bytes: &[u8], file: &SafeTensors<'_>, split: &str) -> Option<Place> {
+/// Where a tensor's data lies in the file; `None` unless it is aligned.
+fn range(bytes: &[u8], data: &[u8], width: usize) -> Option<Range<usize>> {
+    let start = (data.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
+    let aligned = (data.as_ptr() as usize).is_multiple_of(width) && data.len().is_multiple_of(width);
+    aligned.then(|| start..start + data.len())
+}
+
+fn table(bytes: &[u8], file: &SafeTensors<'_>, split: &str) -> Option<Place> {
     let features = file.tensor(&format!("{split}.features")).ok()?;
     let labels = file.tensor(&format!("{split}.labels")).ok()?;
     let (length, shape) = features.shape().split_first()?;
     let (label_length, label_shape) = labels.shape().split_first()?;
-    let range = |data: &[u8]| {
-        let start = (data.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
-        numbers_of::<u32>(data).map(|_| start..start + data.len())
-    };
-    let classes = labels.dtype() == Dtype::I32;
-    let fits =
-        features.dtype() == Dtype::F32 && (classes || labels.dtype() == Dtype::F32) && length == label_length;
-    fits.then_some(Place {
+    let (tokens, classes) = (features.dtype() == Dtype::I32, labels.dtype() == Dtype::I32);
+    let fits = (tokens || features.dtype() == Dtype::F32)
+        && (classes || labels.dtype() == Dtype::F32)
+        && length == label_length;
+    fits.then_some(Place::Table {
         length: *length,
         shape: shape.to_vec(),
-        features: range(features.data())?,
+        features: range(bytes, features.data(), 4)?,
+        tokens,
         label_shape: label_shape.to_vec(),
-        labels: range(labels.data())?,
+        labels: range(bytes, labels.data(), 4)?,
         classes,
     })
+}
+
+fn stream(bytes: &[u8], file: &SafeTensors<'_>, name: &str) -> Option<Place> {
+    let tokens = file.tensor(name).ok()?;
+    let width = match tokens.dtype() {
+        Dtype::U8 => 1,
+        Dtype::U16 => 2,
+        Dtype::I32 => 4,
+        _ => return None,
+    };
+    let tokens_at = range(bytes, tokens.data(), width)?;
+    Some(Place::Stream { shape: tokens.shape().to_vec(), number: tokens.dtype(), tokens: tokens_at })
 }
 
 /// The pieces of the file: the header, then every tensor's bytes; the header is returned apart since they borrow it.
@@ -283,6 +285,38 @@ impl<'a> Encoded<'a> {
                 tensors.insert(format!("statistics.{}.{name}", found.step), tensor);
             }
         }
+        Self::of(tensors)
+    }
+
+    /// Lays out the file of these streams of tokens; `alphabet` is [`Streams::alphabet`] as scalar values.
+    pub(super) fn of_streams(streams: &'a Streams, alphabet: &'a [u32]) -> Self {
+        let mut tensors = BTreeMap::new();
+        for (name, split) in &streams.splits {
+            let count = split.tokens.len() / split.row.iter().product::<usize>().max(1);
+            let shape = [&[count], split.row.as_slice()].concat();
+            let (number, bytes) = match &split.tokens {
+                TokenVec::U8(tokens) => ("U8", bytes_of(tokens)),
+                TokenVec::U16(tokens) => ("U16", bytes_of(tokens)),
+                TokenVec::I32(tokens) => ("I32", bytes_of(tokens)),
+            };
+            let what = if split.labels.is_some() { "features" } else { "tokens" };
+            tensors.insert(format!("{name}.{what}"), (number, shape, bytes));
+            if let Some((shape, labels)) = &split.labels {
+                let shape = [&[count], shape.as_slice()].concat();
+                let labels = match labels {
+                    Labels::Classes(labels) => ("I32", shape, bytes_of(labels)),
+                    Labels::Targets(labels) => ("F32", shape, bytes_of(labels)),
+                };
+                tensors.insert(format!("{name}.labels"), labels);
+            }
+        }
+        if !alphabet.is_empty() {
+            tensors.insert("vocabulary".to_owned(), ("U32", vec![alphabet.len()], bytes_of(alphabet)));
+        }
+        Self::of(tensors)
+    }
+
+    fn of(tensors: BTreeMap<String, (&'static str, Vec<usize>, &'a [u8])>) -> Self {
         let header = header(&tensors);
         Self { header, tensors }
     }

@@ -6,16 +6,27 @@
 use crate::digest::{ContentHash, Digest, Hasher};
 use camino::Utf8PathBuf;
 
+mod tokens;
+
+pub use tokens::{
+    IGNORED, LabelRule, Masking, Synthetic, SyntheticFeatures, SyntheticLabels, TokenWidth, Tokens,
+    Vocabulary, Windows,
+};
+
 /// A data set: where it is, how it is read, prepared, split and cut into batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSpec {
     /// The name in the manifest: shown to people, part of no digest.
     pub name: String,
-    /// The files.
+    /// The files, if there are any.
     pub sources: Sources,
     /// How the files are read.
     pub format: Format,
-    /// How many classes the labels name; `None` when labels are numbers to be predicted (regression).
+    /// Says that the features are tokens, and how examples are cut out of them; `None` for numbers.
+    pub tokens: Option<Tokens>,
+    /// What labels are.
+    pub labels: LabelRule,
+    /// How many classes the labels name; `None` when labels are numbers to be predicted (regression), or tokens.
     pub classes: Option<u32>,
     /// The shape of one example; `None` keeps the shape that the file gives.
     pub shape: Option<Vec<usize>>,
@@ -47,6 +58,8 @@ pub enum Sources {
         /// Features and labels.
         test: Option<(Utf8PathBuf, Utf8PathBuf)>,
     },
+    /// None: the examples are computed.
+    None,
 }
 
 /// How the bytes of a file are read; every format may be gzipped.
@@ -72,6 +85,15 @@ pub enum Format {
         /// The name of the labels.
         labels: String,
     },
+    /// Text: its bytes or its characters are the tokens.
+    Text,
+    /// Tokens one after the other, little endian, nothing else.
+    Tokens {
+        /// How wide one is.
+        width: TokenWidth,
+    },
+    /// Computed from a seed.
+    Synthetic(Synthetic),
 }
 
 /// Whether the first row of a CSV file holds names.
@@ -184,6 +206,26 @@ impl DataSpec {
         self.shape.content_hash(hasher);
         self.normalise.content_hash(hasher);
         self.split.content_hash(hasher);
+        if let Some(tokens) = &self.tokens {
+            tokens.vocabulary.content_hash(hasher);
+            tokens.windows.is_some().content_hash(hasher);
+            matches!(self.labels, LabelRule::Given).content_hash(hasher);
+        }
+    }
+
+    /// Hashes what is done to prepared tokens at every use: nothing for data of other kinds.
+    pub fn hash_use(&self, hasher: &mut Hasher) {
+        if let Some(Tokens { windows: Some(windows), .. }) = &self.tokens {
+            hasher.tag("windows");
+            windows.length.content_hash(hasher);
+            windows.stride.content_hash(hasher);
+        }
+        self.labels.content_hash(hasher);
+    }
+
+    /// Whether labels name one of several: classes or tokens, not numbers to be predicted.
+    pub fn labels_are_classes(&self) -> bool {
+        self.classes.is_some() || self.labels != LabelRule::Given
     }
 }
 
@@ -198,6 +240,7 @@ impl ContentHash for DataSpec {
             LastBatch::Keep => "keep",
             LastBatch::Drop => "drop",
         });
+        self.hash_use(hasher);
     }
 }
 
@@ -220,6 +263,7 @@ impl ContentHash for Sources {
                     pair(test, hasher);
                 }
             }
+            Self::None => hasher.tag("none"),
         }
     }
 }
@@ -254,6 +298,12 @@ impl ContentHash for Format {
                 features.content_hash(hasher);
                 labels.content_hash(hasher);
             }
+            Self::Text => hasher.tag("text"),
+            Self::Tokens { width } => hasher.tag(match width {
+                TokenWidth::U16 => "tokens-u16",
+                TokenWidth::U32 => "tokens-u32",
+            }),
+            Self::Synthetic(synthetic) => synthetic.content_hash(hasher),
         }
     }
 }

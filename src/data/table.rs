@@ -42,6 +42,15 @@ impl Labels {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The labels of these examples, in this order; `width` numbers are one example's.
+    #[must_use]
+    pub fn select(&self, indices: &[u32], width: usize) -> Self {
+        match self {
+            Self::Classes(labels) => Self::Classes(rows(labels, width, indices)),
+            Self::Targets(labels) => Self::Targets(rows(labels, width, indices)),
+        }
+    }
 }
 
 impl Table {
@@ -118,16 +127,12 @@ impl Table {
     /// The examples with these indices, in this order; all indices are below the length.
     #[must_use]
     pub fn select(&self, indices: &[u32]) -> Self {
-        let labels = match &self.labels {
-            Labels::Classes(labels) => Labels::Classes(rows(labels, self.label_width(), indices)),
-            Labels::Targets(labels) => Labels::Targets(rows(labels, self.label_width(), indices)),
-        };
         Self {
             length: indices.len(),
             shape: self.shape.clone(),
             features: rows(&self.features, self.width(), indices),
             label_shape: self.label_shape.clone(),
-            labels,
+            labels: self.labels.select(indices, self.label_width()),
         }
     }
 }

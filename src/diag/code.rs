@@ -116,6 +116,7 @@ catalogue! {
     DUPLICATE_VALUE = 235, "two values of one module have one name";
     UNKNOWN_VALUE = 236, "a value is recalled that was not saved";
     SHARE = 237, "a layer shares parameters that are not there";
+    INITIAL_PATTERN = 238, "a pattern for names of tensors cannot be read";
     GRAPH_SHAPE = 301, "a layer cannot take the shape of its input";
     GRAPH_AXIS = 302, "an axis is out of range";
     GRAPH_RESHAPE = 303, "a reshape changes the number of elements";
@@ -193,6 +194,9 @@ catalogue! {
     DATA_NORMALISE = 736, "a normalisation cannot be";
     DATA_PREPARED = 737, "prepared data cannot be used";
     DATA_HEADER = 738, "`header` does not fit the first row";
+    DATA_TOKEN = 739, "a token is outside the vocabulary";
+    DATA_TEXT = 740, "a text or a file of tokens cannot be read";
+    DATA_WINDOW = 741, "a split is shorter than one example";
     STORE_IO = 760, "the disk refused";
     STORE_DISK_FULL = 761, "the disk is full";
     STORE_READ_ONLY = 762, "the place is read-only";
@@ -201,6 +205,9 @@ catalogue! {
     STORE_CORRUPT = 765, "bytes in the store are damaged";
     STORE_BROKEN_LINE = 766, "a record would be broken";
     STORE_LAYOUT = 767, "not a store that this amp can use";
+    INITIAL_NAMES = 790, "tensors of a file and parameters of a model do not pair";
+    INITIAL_SHAPE = 791, "a tensor of a file does not fit its parameter";
+    INITIAL_RULE = 792, "a rule for initial weights reaches nothing";
     VERIFY_DIFFERS = 801, "the run differs from what was recorded";
     VERIFY_NOT_DETERMINISTIC = 802, "two runs of one lock differ on one machine";
     VERIFY_INCONCLUSIVE = 803, "there was nothing to compare, or not all of it";

@@ -4,7 +4,7 @@ use super::cpu::buffer::Buffer;
 use super::cpu::engine::Engine;
 use super::cpu::loss::{CrossEntropy, argmax, cross_entropy, mean_squared_error};
 use super::session::gather;
-use crate::data::{Prepared, SplitView};
+use crate::data::{Draw, EVALUATION_EPOCH, Prepared, SplitView};
 use crate::plan::{Loss, Plan};
 use crate::record::Evaluation;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<
         let count = batch.min(split.length - start);
         let filled: Vec<u32> =
             (0..batch).map(|index| (if index < count { start + index } else { start }) as u32).collect();
-        let examples = gather(split, &filled);
+        let examples = gather(split, &filled, Draw { seed: plan.run.seed, epoch: EVALUATION_EPOCH });
         let prediction = engine.predict(&examples);
         let width = prediction.len() / batch;
         let prediction = &prediction[..count * width];

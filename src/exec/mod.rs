@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cpu;
 pub mod evaluate;
 pub mod fault;
+pub mod initial;
 pub mod initialise;
 pub mod reference;
 pub mod schedule;

@@ -8,7 +8,7 @@ use super::cpu::engine::{Batch, Engine, StepResult};
 use super::evaluate;
 use super::fault::ExecFault;
 use super::schedule::learning_rate;
-use crate::data::{Batches, LabelView, Prepared, SplitView};
+use crate::data::{Batches, Draw, Prepared, SplitView, Values};
 use crate::plan::{Every, Plan, Scaler};
 use crate::record::{Event, Note, Step};
 
@@ -115,7 +115,10 @@ fn train_here(
             _ => &order.insert((epoch, batches.epoch(epoch))).1,
         };
         let micro_batches: Vec<Batch> = (0..accumulate)
-            .map(|micro| gather(&split, &order.batch((within * accumulate + micro) as usize)))
+            .map(|micro| {
+                let indices = order.batch((within * accumulate + micro) as usize);
+                gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
+            })
             .collect();
         let full = micro_batches[0].features.len() == plan.data.batch * split.width();
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
@@ -146,23 +149,13 @@ fn train_here(
 }
 
 /// Copies examples into a batch.
-pub fn gather(split: &SplitView<'_>, indices: &[u32]) -> Batch {
-    let mut features = vec![0.0; indices.len() * split.width()];
-    split.gather_features(indices, &mut features);
-    let count = indices.len() * split.label_width();
-    let labels = match split.labels {
-        LabelView::Classes(_) => {
-            let mut labels = vec![0; count];
-            split.gather_classes(indices, &mut labels);
-            Buffer::Integer(labels)
-        }
-        LabelView::Targets(_) => {
-            let mut labels = vec![0.0; count];
-            split.gather_targets(indices, &mut labels);
-            Buffer::Float(labels)
-        }
+pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
+    let buffer = |values| match values {
+        Values::Floats(values) => Buffer::Float(values),
+        Values::Integers(values) => Buffer::Integer(values),
     };
-    Batch { features: Buffer::Float(features), labels }
+    let gathered = split.gather(indices, draw);
+    Batch { features: buffer(gathered.features), labels: buffer(gathered.labels) }
 }
 
 /// Says what a person should know of a step, and ends a run that cannot recover.

@@ -5,6 +5,7 @@
 //! still checked for what does not depend on their input.
 //! Parameters carry PyTorch's names: `<layer path>.weight`, `.bias`, and the buffers `.running_mean`, `.running_var`.
 
+mod attention;
 mod layer;
 mod loss;
 mod parameters;
@@ -60,6 +61,13 @@ pub enum LabelKind {
     },
     /// Numbers to be predicted, of this shape for each example.
     Target(Vec<usize>),
+}
+
+impl LabelKind {
+    /// Whether an example has one class at each of its positions.
+    pub fn is_at_positions(&self) -> bool {
+        matches!(self, Self::ClassIndex { shape, .. } if !shape.is_empty())
+    }
 }
 
 /// What a graph is built for.

@@ -372,6 +372,11 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::Transpose { .. }
         | Op::Concatenate { .. }
         | Op::Softmax { .. }
+        | Op::Attention(_)
+        | Op::MatrixProduct { .. }
+        | Op::RelativePositionBias(_)
+        | Op::DisentangledBias(_)
+        | Op::NotEqual { .. }
         | Op::CrossEntropy { .. }
         | Op::MeanSquaredError
         | Op::Cast => phase != Phase::Update,
@@ -394,6 +399,9 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::SliceBackward { .. }
         | Op::MeanBackward { .. }
         | Op::SoftmaxBackward { .. }
+        | Op::AttentionBackward { .. }
+        | Op::RelativePositionBiasBackward(_)
+        | Op::DisentangledBiasBackward(_)
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredErrorBackward
         | Op::LossGradient { .. }

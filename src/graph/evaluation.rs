@@ -3,7 +3,7 @@
 //! It is made from the graph after the precision pass, so that evaluation cannot run in other formats than training.
 
 use super::names::Names;
-use super::{Graph, Node, Op, Role, Value, ValueId};
+use super::{Attention, Graph, Node, Op, Role, Value, ValueId};
 
 /// Rewrites a training graph into the forward pass of evaluation, with its own values; parameters, buffers, features and
 /// labels keep their names. A cast whose operand becomes a cast by the removal of a dropout is taken from the original value.
@@ -58,6 +58,10 @@ impl<'a> Form<'a> {
                 return;
             }
             Op::BatchNorm { eps, .. } => (Op::BatchNormInference { eps: *eps }, &node.outputs[..1]),
+            // Nothing is drawn, so that no stream is named.
+            Op::Attention(rule) => {
+                (Op::Attention(Attention { p: 0.0, stream: 0, ..*rule }), &node.outputs[..])
+            }
             op => (op.clone(), &node.outputs[..]),
         };
         if op == Op::Cast {

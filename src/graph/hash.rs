@@ -2,7 +2,10 @@
 //!
 //! Every op hashes its variant's own tag and then its attributes field by field, so that no two ops can meet in one digest.
 
-use super::{Buffer, DType, Graph, Interpolation, Node, Op, Parameter, Role, Unary, Value, ValueId};
+use super::{
+    Attention, Buffer, DType, Disentangled, Graph, Interpolation, Node, Op, Parameter, PositionBuckets, Role,
+    Unary, Value, ValueId,
+};
 use crate::digest::{ContentHash, Hasher};
 use crate::graph::StepGraph;
 use crate::graph::{Decision, PreciseGraph};
@@ -130,6 +133,36 @@ impl ContentHash for Unary {
     }
 }
 
+impl ContentHash for Attention {
+    fn content_hash(&self, hasher: &mut Hasher) {
+        let Self { heads, causal, scale, p, stream, bias, mask } = self;
+        heads.content_hash(hasher);
+        causal.content_hash(hasher);
+        [*scale, *p].as_slice().content_hash(hasher);
+        stream.content_hash(hasher);
+        bias.content_hash(hasher);
+        mask.content_hash(hasher);
+    }
+}
+
+impl ContentHash for Disentangled {
+    fn content_hash(&self, hasher: &mut Hasher) {
+        let Self { heads, buckets, max_position, scale, content_to_position, position_to_content } = self;
+        [*heads, *buckets, *max_position].as_slice().content_hash(hasher);
+        scale.content_hash(hasher);
+        content_to_position.content_hash(hasher);
+        position_to_content.content_hash(hasher);
+    }
+}
+
+impl ContentHash for PositionBuckets {
+    fn content_hash(&self, hasher: &mut Hasher) {
+        let Self { buckets, max_distance, bidirectional } = self;
+        [*buckets, *max_distance].as_slice().content_hash(hasher);
+        bidirectional.content_hash(hasher);
+    }
+}
+
 impl ContentHash for Interpolation {
     fn content_hash(&self, hasher: &mut Hasher) {
         hasher.tag(self.name());
@@ -212,6 +245,20 @@ impl ContentHash for Op {
                 label_smoothing.content_hash(hasher);
                 ignore_index.content_hash(hasher);
             }
+            Self::Attention(rule) => rule.content_hash(hasher),
+            Self::AttentionBackward { rule, bias_gradient } => {
+                rule.content_hash(hasher);
+                bias_gradient.content_hash(hasher);
+            }
+            Self::MatrixProduct { transpose_left, transpose_right } => {
+                transpose_left.content_hash(hasher);
+                transpose_right.content_hash(hasher);
+            }
+            Self::RelativePositionBias(rule) | Self::RelativePositionBiasBackward(rule) => {
+                rule.content_hash(hasher);
+            }
+            Self::DisentangledBias(rule) | Self::DisentangledBiasBackward(rule) => rule.content_hash(hasher),
+            Self::NotEqual { value } => value.content_hash(hasher),
             Self::Slice { axis, start } | Self::SliceBackward { axis, start } => {
                 axis.content_hash(hasher);
                 start.content_hash(hasher);

@@ -2,8 +2,10 @@
 //!
 //! All arithmetic is checked. A fault is a value with a code and words, never a panic; the caller adds the place.
 
+mod attention;
 mod sequence;
 
+pub use attention::{HeadSizes, attention, disentangled_bias, matrix_product, relative_position_bias};
 pub use sequence::{
     embedding, gather, mean, position_embedding, rotary_position, sequence, slice, upsample2d,
 };

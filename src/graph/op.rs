@@ -23,6 +23,53 @@ pub enum Unary {
     Sigmoid,
 }
 
+/// What an attention does, forward and backward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// H; the last axis of the operands is H heads of D.
+    pub heads: usize,
+    /// Whether a query attends to no key after its own position.
+    pub causal: bool,
+    /// What scores are multiplied by.
+    pub scale: f32,
+    /// Share of the probabilities that is dropped.
+    pub p: f32,
+    /// Random stream; the layer's.
+    pub stream: u64,
+    /// Whether there is a bias.
+    pub bias: bool,
+    /// Whether there is a mask.
+    pub mask: bool,
+}
+
+/// The relative-position part of disentangled attention (He et al. 2021), forward and backward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Disentangled {
+    /// H; the last axis of the operands is H heads of D.
+    pub heads: usize,
+    /// Buckets on each side of position 0.
+    pub buckets: usize,
+    /// The distance from which on all are in the last bucket.
+    pub max_position: usize,
+    /// What the sum is multiplied by.
+    pub scale: f32,
+    /// Whether queries meet the positions' keys.
+    pub content_to_position: bool,
+    /// Whether keys meet the positions' queries.
+    pub position_to_content: bool,
+}
+
+/// The buckets of T5's relative positions (Raffel et al. 2020), forward and backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PositionBuckets {
+    /// How many.
+    pub buckets: usize,
+    /// The distance from which on all are in the last bucket.
+    pub max_distance: usize,
+    /// Whether keys after the query have buckets of their own.
+    pub bidirectional: bool,
+}
+
 /// How an image between its pixels is made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interpolation {
@@ -194,6 +241,27 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
+    /// \[query: (N, T, H·D), key: (N, S, H·D), value: (N, S, H·D), bias? f32, of axes that are those of (N, H, T, S) or 1,
+    /// mask? f32: (N, S), 0 where no query attends\] → \[y: (N, T, H·D), log_sum_exp f32: (N, H, T)\].
+    Attention(Attention),
+    /// \[a: (…, M, K), b: (…, K, P)\] → \[y: (…, M, P)\], or with the last two axes of an operand exchanged; the leading axes
+    /// are equal.
+    MatrixProduct {
+        /// Whether a is (…, K, M).
+        transpose_left: bool,
+        /// Whether b is (…, P, K).
+        transpose_right: bool,
+    },
+    /// \[weight: (buckets, H)\] → \[y: (1, H, T, S)\]: y\[0, h, t, s\] = weight\[bucket of s - t, h\].
+    RelativePositionBias(PositionBuckets),
+    /// \[query: (N, T, H·D), position_key: (1, P, H·D)\] with content to position, then \[key: (N, T, H·D), position_query:
+    /// (1, P, H·D)\] with position to content → \[y f32: (N, H, T, T)\]; P = 2·buckets.
+    DisentangledBias(Disentangled),
+    /// \[x, of any dtype\] → \[y f32: 1 where x differs from the value, else 0\]; no gradient.
+    NotEqual {
+        /// The value.
+        value: i32,
+    },
     /// \[logits f32: (N, …, C), labels: (N, …) i32\] → \[loss f32 scalar, log_sum_exp f32 (rows = N·…), count f32 scalar\].
     CrossEntropy {
         /// In \[0, 1).
@@ -309,6 +377,17 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
+    /// \[dy, query, key, value, bias?, mask?, y, log_sum_exp\] → \[dquery, dkey, dvalue, dbias f32?\].
+    AttentionBackward {
+        /// As forward.
+        rule: Attention,
+        /// Whether the gradient of the bias is asked for.
+        bias_gradient: bool,
+    },
+    /// \[dy: (1, H, T, S)\] → \[dweight: (buckets, H)\].
+    RelativePositionBiasBackward(PositionBuckets),
+    /// \[dy f32, operands of the forward op\] → \[their gradients\].
+    DisentangledBiasBackward(Disentangled),
     /// \[dloss f32 scalar, logits, labels, log_sum_exp, count\] → \[dlogits\].
     CrossEntropyBackward {
         /// As forward.
@@ -403,6 +482,11 @@ impl Op {
             Self::Transpose { .. } => "transpose",
             Self::Concatenate { .. } => "concatenate",
             Self::Softmax { .. } => "softmax",
+            Self::Attention(_) => "attention",
+            Self::MatrixProduct { .. } => "matrix-product",
+            Self::RelativePositionBias(_) => "relative-position-bias",
+            Self::DisentangledBias(_) => "disentangled-bias",
+            Self::NotEqual { .. } => "not-equal",
             Self::CrossEntropy { .. } => "cross-entropy",
             Self::MeanSquaredError => "mean-squared-error",
             Self::Cast => "cast",
@@ -425,6 +509,9 @@ impl Op {
             Self::SliceBackward { .. } => "slice-backward",
             Self::MeanBackward { .. } => "mean-backward",
             Self::SoftmaxBackward { .. } => "softmax-backward",
+            Self::AttentionBackward { .. } => "attention-backward",
+            Self::RelativePositionBiasBackward(_) => "relative-position-bias-backward",
+            Self::DisentangledBiasBackward(_) => "disentangled-bias-backward",
             Self::CrossEntropyBackward { .. } => "cross-entropy-backward",
             Self::MeanSquaredErrorBackward => "mean-squared-error-backward",
             Self::LossGradient { .. } => "loss-gradient",
@@ -440,6 +527,11 @@ impl Op {
             Self::ScalerUpdate { .. } => "scaler-update",
             Self::Clear => "clear",
         }
+    }
+
+    /// Whether the first result is f32 whatever the operands are.
+    pub fn gives_f32(&self) -> bool {
+        matches!(self, Self::DisentangledBias(_) | Self::NotEqual { .. })
     }
 }
 
@@ -472,13 +564,15 @@ impl Unary {
 }
 
 /// The kinds that a precision policy can name, sorted: every op of a training forward pass.
-pub const POLICY_KINDS: [&str; 31] = [
+pub const POLICY_KINDS: [&str; 36] = [
     "add",
+    "attention",
     "average-pool2d",
     "batch-norm",
     "concatenate",
     "conv2d",
     "cross-entropy",
+    "disentangled-bias",
     "dropout",
     "embedding",
     "expand",
@@ -487,10 +581,13 @@ pub const POLICY_KINDS: [&str; 31] = [
     "group-norm",
     "layer-norm",
     "linear",
+    "matrix-product",
     "max-pool2d",
     "mean",
     "mean-squared-error",
     "multiply",
+    "not-equal",
+    "relative-position-bias",
     "relu",
     "reshape",
     "rms-norm",

@@ -7,7 +7,7 @@ use super::{Graph, Node, Op, Value};
 pub struct Totals {
     /// Trainable numbers.
     pub parameters: u64,
-    /// Multiply-adds of matrix products and convolutions in one forward pass.
+    /// Multiply-adds of matrix products, attentions and convolutions in one forward pass.
     pub multiply_adds: u64,
     /// Cast nodes.
     pub casts: u64,
@@ -24,10 +24,27 @@ pub fn totals(graph: &Graph) -> Totals {
     }
 }
 
-/// Multiply-adds of one node: for each output element of a linear layer or a convolution, the length of its sum.
+/// Multiply-adds of one node: for each output element of a matrix product or a convolution, the length of its sum.
 pub fn multiply_adds(node: &Node, values: &[Value]) -> u64 {
-    if !matches!(node.op, Op::Linear { .. } | Op::Conv2d { .. }) {
-        return 0;
+    let elements = |id: &super::ValueId| values[id.index()].elements() as u64;
+    match &node.op {
+        Op::Linear { .. } | Op::Conv2d { .. } => {}
+        // Scores and their product with the values; causality saves time, and is not counted.
+        Op::Attention(_) => {
+            let keys = values[node.inputs[1].index()].shape[1] as u64;
+            return elements(&node.inputs[0]).saturating_mul(keys).saturating_mul(2);
+        }
+        Op::MatrixProduct { transpose_left, .. } => {
+            let left = &values[node.inputs[0].index()].shape;
+            let depth = left[left.len() - if *transpose_left { 2 } else { 1 }] as u64;
+            return elements(&node.outputs[0]).saturating_mul(depth);
+        }
+        // Each operand with all positions.
+        Op::DisentangledBias(rule) => {
+            let positions = 2 * rule.buckets as u64;
+            return node.inputs.chunks(2).map(|pair| elements(&pair[0]).saturating_mul(positions)).sum();
+        }
+        _ => return 0,
     }
     let weight = &values[node.inputs[1].index()].shape;
     let chain = weight[1..].iter().fold(1_u64, |product, size| product.saturating_mul(*size as u64));

@@ -57,6 +57,10 @@ pub fn is_cause(derived: &str, path: &str) -> bool {
             || section.is_some_and(|section| !OUTSIDE.contains(&section));
     }
     if let Some(section) = derived.strip_prefix(SECTION_PREFIX) {
+        if section == "initial" {
+            // First values are what the file holds, under the names that the rules give.
+            return path.starts_with("model.initial") || path.starts_with("data.source.");
+        }
         return section_of(path) == Some(section);
     }
     if derived.starts_with("parameter.") {

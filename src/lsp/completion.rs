@@ -1,6 +1,6 @@
 //! What can be typed at a place: nodes, properties, values, modules, files, names of expressions.
 
-use super::scene::{Named, Scene};
+use super::scene::{Named, Scene, is_computed};
 use crate::diag::SourceMap;
 use crate::resolve::describe::{describe_node, literal, node_rule, nodes_in, value_type};
 use crate::resolve::{Kind, ModuleKind, NodeRule, Occurs, Presence, Rule};
@@ -44,7 +44,9 @@ pub fn completion(scene: &Scene<'_>, text: &str, offset: usize) -> Vec<Item> {
     let site = Site::new(scene, &cursor, text, offset);
     match &cursor.place {
         Place::Nowhere => Vec::new(),
-        Place::Annotation => vec![Item::new("expr", CompletionItemKind::KEYWORD, site.range)],
+        Place::Annotation => {
+            ["expr", "text"].map(|word| Item::new(word, CompletionItemKind::KEYWORD, site.range)).to_vec()
+        }
         Place::Name => site.nodes(offset),
         Place::Entry { argument } => {
             let mut items = site.argument(*argument, true);
@@ -56,7 +58,7 @@ pub fn completion(scene: &Scene<'_>, text: &str, offset: usize) -> Vec<Item> {
             items.extend(site.expression());
             items
         }),
-        Place::Text { annotation: Some(annotation), .. } if annotation == "expr" => {
+        Place::Text { annotation: Some(annotation), .. } if is_computed(annotation) => {
             site.expression_names(offset)
         }
         Place::Text { property: Some(property), .. } => {
@@ -107,12 +109,30 @@ impl<'a> Site<'a> {
             .filter(|rule| rule.occurs == Occurs::Many || self.is_body() || !stands(rule.name))
             .map(|rule| self.node_item(rule))
             .collect();
+        all.extend(self.listed().filter(|item| !stands(&item.label)));
         // A new file may become either.
         if self.names.is_empty() && siblings.is_empty() {
             let module = nodes_in(resolve::describe::TextSort::Module(None), &[]);
             all.extend(module.iter().map(|rule| self.node_item(rule)));
         }
         all
+    }
+
+    /// The parameters that are given as nodes in the block of the module's node: lists and shapes.
+    fn listed(&self) -> impl Iterator<Item = Item> {
+        let reference = self.cursor.enclosing.last().and_then(|node| node.arguments.first()?.as_deref());
+        let kind = self.scene.module_kind(&self.names);
+        let module = kind
+            .zip(reference)
+            .and_then(|(kind, reference)| self.scene.module(reference, kind, &mut SourceMap::default()));
+        let rules = module.into_iter().flat_map(|module| module.parameters);
+        rules.filter(|rule| matches!(rule.kind, Kind::Shape | Kind::List(_))).map(|rule| {
+            let mut item = Item::new(rule.name.as_ref(), CompletionItemKind::PROPERTY, self.range);
+            item.detail = Some(value_type(&rule));
+            item.documentation = Some(rule.doc.to_string());
+            item.required = rule.presence == Presence::Required;
+            item
+        })
     }
 
     fn is_body(&self) -> bool {
@@ -149,7 +169,9 @@ impl<'a> Site<'a> {
     /// The rules of all properties: those of the node, then the parameters of the module that it names.
     fn property_rules(&self) -> Vec<Rule> {
         let own = self.rule.iter().flat_map(|rule| rule.properties.clone());
-        own.chain(self.module().into_iter().flat_map(|module| module.parameters)).collect()
+        let parameters = self.module().into_iter().flat_map(|module| module.parameters);
+        let inline = parameters.filter(|rule| !matches!(rule.kind, Kind::Shape | Kind::List(_)));
+        own.chain(inline).collect()
     }
 
     fn property_rule(&self, name: &str) -> Option<Rule> {
@@ -183,6 +205,9 @@ impl<'a> Site<'a> {
         if let Some(kind) = self.scene.module_kind(&self.names).filter(|_| index == 0) {
             return self.modules(kind, quotes);
         }
+        if let (["module", "body", .., "recall"], 0) = (self.names.as_slice(), index) {
+            return self.saved(quotes);
+        }
         let before = self.node.arguments.first().filter(|_| index > 0);
         let first_is_text = before.map_or(!quotes, Option::is_some);
         match self.scene.argument(&self.names, rule, index, first_is_text) {
@@ -190,6 +215,13 @@ impl<'a> Site<'a> {
             Some(rule) => self.values(rule, quotes),
             None => Vec::new(),
         }
+    }
+
+    /// The values that the body saves.
+    fn saved(&self, quotes: bool) -> Vec<Item> {
+        let written = |name: String| if quotes { literal(&Value::Text(name)) } else { name };
+        let names = self.scene.saved().into_iter().map(|(name, _)| written(name));
+        names.map(|name| Item::new(name, CompletionItemKind::VARIABLE, self.range)).collect()
     }
 
     /// The values that a rule lists, and its default.
@@ -264,12 +296,11 @@ impl<'a> Site<'a> {
             return Vec::new();
         }
         let prefix = if folder.is_empty() && modules { "./" } else { "" };
-        let own = self.scene.path.file_name();
         let place: Utf8PathBuf = self.scene.folder().join(Utf8Path::new(folder));
         let entries = self.scene.world.entries(&place).into_iter();
         entries
             .filter(|(name, is_folder)| {
-                let module = name.ends_with(".kdl") && (Some(name.as_str()) != own || !folder.is_empty());
+                let module = name.ends_with(".kdl") && place.join(name) != self.scene.path;
                 !name.starts_with('.') && (*is_folder || !modules || module)
             })
             .map(|(name, is_folder)| {
@@ -306,7 +337,7 @@ impl<'a> Site<'a> {
                 item
             })
             .collect();
-        let words = ["and", "or", "not", "true", "false", "min", "max"];
+        let words = ["and", "or", "not", "true", "false", "min", "max", "if", "then", "else"];
         items.extend(words.map(|word| Item::new(word, CompletionItemKind::KEYWORD, range)));
         items
     }

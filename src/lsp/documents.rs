@@ -97,6 +97,10 @@ impl World for Overlay<'_> {
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
         self.world.files_under(folder)
     }
+
+    fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)> {
+        self.world.entries(folder)
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::analysis::{Analysis, OWN};
 use super::faults::primary;
 use super::locate::{Located, Part, locate};
-use super::scene::{Scene, name_at};
+use super::scene::{Scene, is_computed, name_at};
 use crate::diag::{SourceMap, Span};
 use crate::plan::{Origin, Plan};
 use crate::resolve::Rule;
@@ -62,7 +62,10 @@ fn piece(scene: &Scene<'_>, located: &Located<'_>, offset: usize) -> Option<(Str
     let module_text = || module.as_ref().map(|module| module.markdown());
     let (mut text, span) = match located.part {
         Part::Name => {
-            let text: Vec<String> = rule.iter().map(describe_node).chain(module_text()).collect();
+            let listed = || scene.listed(located, &mut SourceMap::default());
+            let parameter = if rule.is_none() { listed() } else { None };
+            let known = rule.iter().map(describe_node).chain(parameter.iter().map(describe_value));
+            let text: Vec<String> = known.chain(module_text()).collect();
             let mut text = text.join("\n\n");
             text.push_str(&section(scene.analysis, &names));
             (text, node.name.span)
@@ -92,7 +95,7 @@ fn piece(scene: &Scene<'_>, located: &Located<'_>, offset: usize) -> Option<(Str
 }
 
 fn is_expression(argument: &Argument) -> bool {
-    argument.annotation.as_ref().is_some_and(|word| word.text == "expr")
+    argument.annotation.as_ref().is_some_and(|word| is_computed(&word.text))
 }
 
 fn expression_text(
@@ -102,6 +105,7 @@ fn expression_text(
     offset: usize,
 ) -> Option<String> {
     let Value::Text(text) = &argument.value else { return None };
+    let template = argument.annotation.as_ref().is_some_and(|word| word.text == "text");
     let holders: &[&Node] = &located.path[..located.path.len() - 1];
     let names = scene.names(holders);
     let rules: Vec<Rule> = names.iter().filter_map(|named| named.rule.clone()).collect();
@@ -109,7 +113,7 @@ fn expression_text(
         names.iter().filter(|named| named.index).map(|named| named.name.as_str()).collect();
     let uses_index = indices.iter().any(|index| mentions(text, index));
     let condition = if uses_index { "with the defaults, in the first turn" } else { "with the defaults" };
-    let mut said = match evaluate_with_defaults(text, &rules, &indices) {
+    let mut said = match evaluate_with_defaults(text, template, &rules, &indices) {
         Ok(value) => format!("`{text}` = `{value}` {condition}"),
         Err(reason) => format!("`{text}` has no value {condition}: {reason}"),
     };

@@ -23,7 +23,7 @@ mod transport;
 mod uri;
 
 use crate::world::World;
-use serde_json::{Value, json};
+use serde_json::Value;
 use server::Server;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -79,12 +79,13 @@ pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write, world
 /// The next message; when none waits, diagnostics are told first.
 fn next(receiver: &Receiver<Incoming>, server: &mut Server<'_>, output: &mut impl Write) -> Option<Incoming> {
     match receiver.try_recv() {
-        Ok(incoming) => return Some(incoming),
-        Err(TryRecvError::Disconnected) => return None,
-        Err(TryRecvError::Empty) => {}
+        Ok(incoming) => Some(incoming),
+        Err(TryRecvError::Disconnected) => None,
+        Err(TryRecvError::Empty) => {
+            let told = server.publish();
+            if send(output, &told) { receiver.recv().ok() } else { None }
+        }
     }
-    let told = server.publish();
-    send(output, &told).then(|| receiver.recv().ok()).flatten()
 }
 
 fn send(output: &mut impl Write, messages: &[Value]) -> bool {
@@ -93,7 +94,7 @@ fn send(output: &mut impl Write, messages: &[Value]) -> bool {
 
 /// A value as JSON; what cannot be written (which no type of the protocol is) is nothing.
 fn to_json(value: impl serde::Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_else(|_| json!(null))
+    serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
 #[cfg(test)]

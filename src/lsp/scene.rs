@@ -1,6 +1,7 @@
 //! What the language says of a place: the rule of a node, the module that it names, the names that an expression can use.
 
 use super::analysis::Analysis;
+use super::locate::Located;
 use crate::diag::{SourceMap, Span};
 use crate::resolve::describe::{ModuleDoc, TextSort, describe_module, describe_module_text, node_rule};
 use crate::resolve::{ModuleKind, NodeRule, Rule};
@@ -30,6 +31,9 @@ pub struct Named {
     /// True for the index of a `repeat`.
     pub index: bool,
 }
+
+/// The nodes of a body whose first argument is a value of theirs and names no layer.
+const UNNAMED: [&str; 6] = ["repeat", "use", "if", "else", "save", "recall"];
 
 impl Scene<'_> {
     /// The folder that paths in the document are relative to.
@@ -67,10 +71,19 @@ impl Scene<'_> {
         }
     }
 
+    /// The parameter that a node in the block of a module's node gives, as lists and shapes are given.
+    pub fn listed(&self, located: &Located<'_>, sources: &mut SourceMap) -> Option<Rule> {
+        let names = located.names();
+        let (name, above) = names.split_last()?;
+        let parent = located.path.get(located.path.len().checked_sub(2)?)?;
+        let module = self.module_of(above, parent, sources)?;
+        module.parameters.into_iter().find(|rule| rule.name == *name)
+    }
+
     /// True when the node's first argument, if text, names the layer instead of being one of its values.
     pub fn is_layer(&self, names: &[&str]) -> bool {
         let model = matches!(self.analysis.sort, TextSort::Module(None | Some(ModuleKind::Model)));
-        let shaped = names.last().is_some_and(|name| matches!(*name, "repeat" | "use" | "if" | "else"));
+        let shaped = names.last().is_some_and(|name| UNNAMED.contains(name));
         model && !shaped && matches!(names, ["module", "body", _, ..])
     }
 
@@ -102,6 +115,23 @@ impl Scene<'_> {
         nodes.iter().filter(|node| node.name.text == "parameter").filter_map(named).collect()
     }
 
+    /// The values that this module's body saves, with the places of their names.
+    pub fn saved(&self) -> Vec<(String, Span)> {
+        let mut saved = Vec::new();
+        let mut waiting: Vec<&Node> = self.analysis.tree.nodes.iter().collect();
+        while let Some(node) = waiting.pop() {
+            waiting.extend(node.nodes());
+            if let (true, Some(argument)) = (node.name.text == "save", node.arguments.first())
+                && let Value::Text(name) = &argument.value
+                && argument.annotation.is_none()
+            {
+                saved.push((name.clone(), argument.span));
+            }
+        }
+        saved.sort_by_key(|(_, span)| span.start);
+        saved
+    }
+
     /// Everything that an expression inside these nodes can name; the innermost of one name last.
     pub fn names(&self, path: &[&Node]) -> Vec<Named> {
         let mut names = self.parameters();
@@ -117,6 +147,11 @@ impl Scene<'_> {
         }
         names
     }
+}
+
+/// True for the annotation of an expression or of a text with expressions in braces.
+pub fn is_computed(annotation: &str) -> bool {
+    matches!(annotation, "expr" | "text")
 }
 
 /// The name in an expression at a byte of it, with its first and last byte.

@@ -9,6 +9,9 @@ const MANIFEST: &str = include_str!("../../examples/digits-cnn/manifest.kdl");
 const MODULE: &str = include_str!("../../stdlib/models/cnn.kdl");
 const PATH: &str = "file:///run/manifest.kdl";
 
+/// A URI with the codes and ranges that are told of it.
+type Told = (String, Vec<(String, [u64; 4])>);
+
 /// A session with one open document.
 struct Session<'world> {
     server: Server<'world>,
@@ -101,7 +104,7 @@ impl<'world> Session<'world> {
     }
 
     /// Code and range of every diagnostic that is told now, by URI.
-    fn told(&mut self) -> Vec<(String, Vec<(String, [u64; 4])>)> {
+    fn told(&mut self) -> Vec<Told> {
         let messages = self.server.publish();
         let number = |value: &Value| value.as_u64().expect("a number");
         let one = |diagnostic: &Value| {
@@ -283,6 +286,8 @@ fn completions_in_modules_know_layers_and_names() {
     assert_eq!(names[..2], ["width", "i"]);
     let values = session.labels(&format!("{head}gelu approximate=|\n"));
     assert_eq!(values, ["\"none\"", "\"tanh\"", "(expr)"]);
+    let saved = session.labels(&format!("{head}save \"skip\"\nrelu\nrecall \"|\n"));
+    assert_eq!(saved, ["skip"]);
     let kinds = session.labels("module \"m\" kind=|");
     assert!(kinds.contains(&"\"optimizer\"".to_owned()), "{kinds:?}");
     let ends = session.labels("module \"m\" kind=\"model\" doc=\"\" {\nparameter \"a\" type=\"text\" |\n");
@@ -372,6 +377,52 @@ fn a_session_over_streams_ends_as_the_protocol_says() {
     assert_eq!(output.matches("-32600").count(), 3, "{output}");
     assert_eq!(output.matches("-32601").count(), 1, "{output}");
     assert!(session(&[r#"{"id":1,"method":"shutdown"}"#]).1.contains("-32002"));
+}
+
+#[test]
+fn parameters_that_are_lists_are_nodes_of_the_block() {
+    let module = "module \"m\" kind=\"model\" doc=\"d\" {\n    parameter \"depths\" type=\"list\" of=\"integer\" \
+                  min-length=1 min=1 doc=\"Blocks of each stage.\" {\n        default 2 2\n    }\n    body {\n        flatten\n        \
+                  linear out=10\n    }\n}\n";
+    let world = Memory::default().with("/run/mine.kdl", module);
+    let text = MANIFEST.replace(
+        "model \"std:models/cnn\" channels=32 classes=10 norm=#true",
+        "model \"./mine.kdl\" {\n    depths 3 4\n}",
+    );
+    let mut session = Session::new(&world, PATH, &text);
+    assert_eq!(session.told(), [(PATH.to_owned(), vec![])]);
+    let hover = session.hover("depths 3");
+    assert_eq!(
+        hover,
+        "`depths` (list of integer, length at least 1, at least 1, default 2 2): Blocks of each stage."
+    );
+    let definition = session.at("textDocument/definition", "depths 3");
+    assert_eq!(definition["uri"], "file:///run/mine.kdl");
+    assert_eq!(definition["range"]["start"], json!({ "line": 1, "character": 14 }));
+    let labels = session.labels("model \"./mine.kdl\" {\n    |\n}\n");
+    assert!(labels.contains(&"depths".to_owned()) && labels.contains(&"freeze".to_owned()), "{labels:?}");
+    assert_eq!(
+        session.labels("model \"./mine.kdl\" |\n").iter().filter(|label| *label == "depths").count(),
+        0
+    );
+}
+
+#[test]
+fn completions_of_paths_go_one_folder_at_a_time() {
+    let world = Memory::default()
+        .with("/run/models/mine.kdl", MODULE)
+        .with("/run/models/notes.txt", "")
+        .with("/run/manifest.kdl", MANIFEST)
+        .with("/run/data/a.csv", "");
+    let mut session = Session::new(&world, PATH, MANIFEST);
+    let modules = session.labels("model \"|\"\n");
+    assert_eq!(modules[modules.len() - 2..], ["./data/", "./models/"]);
+    assert_eq!(session.labels("model \"./|\n"), ["data/", "models/"]);
+    let items = session.items("model \"./models/m|\n");
+    assert_eq!((items.len(), items[0]["label"].as_str()), (1, Some("mine.kdl")));
+    assert_eq!(items[0]["textEdit"]["range"]["start"], json!({ "line": 0, "character": 16 }));
+    assert_eq!(session.labels("data \"d\" { source \"data/|\" }\n"), ["a.csv"]);
+    assert_eq!(session.labels("model \"/|\n"), Vec::<String>::new(), "absolute paths are refused");
 }
 
 /// Every request at many places of many damaged texts is answered.

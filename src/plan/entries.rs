@@ -6,7 +6,10 @@ use super::{
     ScheduleKind, Selector,
 };
 use crate::arithmetic::half::Format;
-use crate::data::spec::{self, Header, LabelColumn, LastBatch, Normalise, Over, Sources, Split};
+use crate::data::spec::{
+    self, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split, Synthetic,
+    SyntheticFeatures, SyntheticLabels, TokenWidth, Tokens, Vocabulary, Windows,
+};
 use std::fmt::{self, Write as _};
 
 /// A number as the shortest decimal that reads back as the same value of its type, without a needless fraction.
@@ -39,6 +42,12 @@ impl LayerKind {
             Self::Tanh => "tanh",
             Self::Sigmoid => "sigmoid",
             Self::Softmax { .. } => "softmax",
+            Self::Attention { .. } => "attention",
+            Self::MatrixProduct { .. } => "matrix-product",
+            Self::RelativePositionBias { .. } => "relative-position-bias",
+            Self::DisentangledBias { .. } => "disentangled-bias",
+            Self::Learned { .. } => "learned",
+            Self::NotEqual { .. } => "not-equal",
             Self::Dropout { .. } => "dropout",
             Self::Scale { .. } => "scale",
             Self::Slice { .. } => "slice",
@@ -112,6 +121,12 @@ impl Plan {
         for (index, glob) in self.model.freeze.iter().enumerate() {
             lines.add(format!("model.freeze.{index}"), glob.as_str());
         }
+        if let Some(initial) = &self.model.initial {
+            lines.add("model.initial", initial.path.as_str());
+            for (index, rule) in initial.rules.iter().enumerate() {
+                lines.add(format!("model.initial.{index}"), rule.text());
+            }
+        }
         self.loss_entries(&mut lines);
         self.precision_entries(&mut lines);
         self.scaler_entries(&mut lines);
@@ -132,8 +147,15 @@ impl Plan {
                     lines.add("data.source.test.labels", test.1.as_str());
                 }
             }
+            Sources::None => {}
         }
         lines.add("data.format", data_format(&data.format));
+        if let Some(tokens) = &data.tokens {
+            lines.add("data.tokens", tokens_text(tokens));
+        }
+        if data.labels != LabelRule::Given {
+            lines.add("data.labels", rule_text(&data.labels));
+        }
         if let Some(classes) = data.classes {
             lines.whole("data.classes", classes);
         }
@@ -307,7 +329,52 @@ fn data_format(format: &spec::Format) -> String {
         spec::Format::Safetensors { features, labels } => {
             format!("safetensors features={features} labels={labels}")
         }
+        spec::Format::Text => "text".to_owned(),
+        spec::Format::Tokens { width: TokenWidth::U16 } => "tokens dtype=u16".to_owned(),
+        spec::Format::Tokens { width: TokenWidth::U32 } => "tokens dtype=u32".to_owned(),
+        spec::Format::Synthetic(synthetic) => synthetic_text(synthetic),
     }
+}
+
+fn tokens_text(tokens: &Tokens) -> String {
+    let vocabulary = match tokens.vocabulary {
+        Vocabulary::Size(size) => format!("vocabulary={size}"),
+        Vocabulary::Bytes => "bytes".to_owned(),
+        Vocabulary::Characters => "characters".to_owned(),
+    };
+    let Some(Windows { length, stride }) = tokens.windows else { return format!("{vocabulary} rows") };
+    format!("{vocabulary} length={length} stride={stride}")
+}
+
+fn rule_text(rule: &LabelRule) -> String {
+    match rule {
+        LabelRule::Given => "given".to_owned(),
+        LabelRule::NextToken => "next-token".to_owned(),
+        LabelRule::Masked(masking) => {
+            let kept = masking.kept.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let (probability, token) = (number_text(masking.probability), masking.mask_token);
+            format!("masked probability={probability} mask-token={token} keep={kept}")
+        }
+    }
+}
+
+fn synthetic_text(synthetic: &Synthetic) -> String {
+    let features = match &synthetic.features {
+        SyntheticFeatures::Normal(shape) => format!("features={} distribution=normal", sizes(shape)),
+        SyntheticFeatures::Uniform(shape) => format!("features={} distribution=uniform", sizes(shape)),
+        SyntheticFeatures::Tokens { vocabulary, length } => {
+            format!("vocabulary={vocabulary} length={length}")
+        }
+    };
+    let labels = match &synthetic.labels {
+        SyntheticLabels::Classes { classes, shape } if shape.is_empty() => {
+            format!(" labels=classes({classes})")
+        }
+        SyntheticLabels::Classes { classes, shape } => format!(" labels=classes({classes})x{}", sizes(shape)),
+        SyntheticLabels::Targets(shape) => format!(" labels=targets({})", sizes(shape)),
+        SyntheticLabels::FromTokens => String::new(),
+    };
+    format!("synthetic seed={} examples={} {features}{labels}", synthetic.seed, synthetic.examples)
 }
 
 fn normalise(change: &Normalise) -> String {
@@ -471,6 +538,44 @@ pub fn layer_text(kind: &LayerKind) -> String {
         LayerKind::Mean { axis } => add("axis", axis.to_string()),
         LayerKind::Gelu { tanh } => add("approximate", if *tanh { "tanh" } else { "none" }.to_owned()),
         LayerKind::Softmax { axis } => add("axis", axis.to_string()),
+        LayerKind::Attention { heads, causal, dropout, terms, scale } => {
+            add("heads", heads.to_string());
+            add("causal", flag_text(*causal).to_owned());
+            add("dropout", number_text(dropout));
+            add("terms", terms.to_string());
+            scale.iter().for_each(|scale| add("scale", number_text(scale)));
+        }
+        LayerKind::MatrixProduct { transpose_right } => {
+            add("transpose-right", flag_text(*transpose_right).to_owned());
+        }
+        LayerKind::RelativePositionBias { heads, buckets, max_distance, bidirectional, weight_init } => {
+            add("heads", heads.to_string());
+            add("buckets", buckets.to_string());
+            add("max-distance", max_distance.to_string());
+            add("bidirectional", flag_text(*bidirectional).to_owned());
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::DisentangledBias {
+            heads,
+            buckets,
+            max_position,
+            content_to_position,
+            position_to_content,
+            scale,
+        } => {
+            add("heads", heads.to_string());
+            add("buckets", buckets.to_string());
+            add("max-position", max_position.to_string());
+            add("content-to-position", flag_text(*content_to_position).to_owned());
+            add("position-to-content", flag_text(*position_to_content).to_owned());
+            scale.iter().for_each(|scale| add("scale", number_text(scale)));
+        }
+        LayerKind::Learned { rows, size, weight_init } => {
+            add("rows", rows.to_string());
+            add("size", size.to_string());
+            add("weight-init", initialiser(*weight_init));
+        }
+        LayerKind::NotEqual { value } => add("value", value.to_string()),
         LayerKind::Dropout { p } => add("p", number_text(p)),
         LayerKind::Flatten { start } => add("start", start.to_string()),
         LayerKind::Reshape { shape } => add("shape", sizes(shape)),

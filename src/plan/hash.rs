@@ -4,6 +4,7 @@
 //! files take no part: two manifests that ask for the same computation have one digest, however they ask. What files
 //! contain is hashed where they are read.
 
+use super::initial;
 use super::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
     Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
@@ -39,6 +40,11 @@ impl Plan {
         if !self.model.freeze.is_empty() {
             hasher.tag("freeze");
             self.model.freeze.content_hash(&mut hasher);
+        }
+        if let Some(initial) = &self.model.initial {
+            hasher.tag("initial");
+            let rules: Vec<String> = initial.rules.iter().map(initial::InitialRule::text).collect();
+            rules.content_hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -77,6 +83,7 @@ impl ContentHash for DataMeaning<'_> {
             Sources::One { .. } => "one",
             Sources::Pairs { test: None, .. } => "train",
             Sources::Pairs { test: Some(_), .. } => "train-test",
+            Sources::None => "none",
         });
         data.preparation_digest().content_hash(hasher);
         data.batch.content_hash(hasher);
@@ -85,6 +92,7 @@ impl ContentHash for DataMeaning<'_> {
             LastBatch::Keep => "keep",
             LastBatch::Drop => "drop",
         });
+        data.hash_use(hasher);
     }
 }
 
@@ -225,6 +233,35 @@ impl ContentHash for LayerKind {
             Self::Mean { axis } => axis.content_hash(hasher),
             Self::Gelu { tanh } => tanh.content_hash(hasher),
             Self::Softmax { axis } => axis.content_hash(hasher),
+            Self::Attention { heads, causal, dropout, terms, scale } => {
+                (*heads, *causal).content_hash(hasher);
+                terms.content_hash(hasher);
+                dropout.content_hash(hasher);
+                scale.content_hash(hasher);
+            }
+            Self::MatrixProduct { transpose_right } => transpose_right.content_hash(hasher),
+            Self::RelativePositionBias { heads, buckets, max_distance, bidirectional, weight_init } => {
+                [*heads, *buckets, *max_distance].as_slice().content_hash(hasher);
+                bidirectional.content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::DisentangledBias {
+                heads,
+                buckets,
+                max_position,
+                content_to_position,
+                position_to_content,
+                scale,
+            } => {
+                [*heads, *buckets, *max_position].as_slice().content_hash(hasher);
+                (*content_to_position, *position_to_content).content_hash(hasher);
+                scale.content_hash(hasher);
+            }
+            Self::Learned { rows, size, weight_init } => {
+                (*rows, *size).content_hash(hasher);
+                weight_init.content_hash(hasher);
+            }
+            Self::NotEqual { value } => value.content_hash(hasher),
             Self::Dropout { p } => p.content_hash(hasher),
             Self::Flatten { start } => start.content_hash(hasher),
             Self::Reshape { shape } => shape.content_hash(hasher),

@@ -260,6 +260,66 @@ pub enum LayerKind {
         /// Axis, counting the batch as 0.
         axis: usize,
     },
+    /// Scaled dot-product attention of several heads; operands query, key, value, and bias and mask if there are any.
+    Attention {
+        /// How many heads share the last axis.
+        heads: usize,
+        /// Whether a query attends to no key after its own position.
+        causal: bool,
+        /// Share of the probabilities that is dropped while training, in [0, 1).
+        dropout: f32,
+        /// Terms of the scores that the default scale counts: 1, and 1 more for each of a disentangled bias.
+        terms: usize,
+        /// What scores are multiplied by; 1/sqrt(terms · size of a head) by default.
+        scale: Option<f32>,
+    },
+    /// Batched matrix product; operands left and right.
+    MatrixProduct {
+        /// Whether the right operand's last two axes are exchanged.
+        transpose_right: bool,
+    },
+    /// T5's bias of attention: one learned number for each head and bucket of relative positions.
+    RelativePositionBias {
+        /// How many heads.
+        heads: usize,
+        /// How many buckets.
+        buckets: usize,
+        /// The distance from which on all are in the last bucket.
+        max_distance: usize,
+        /// Whether keys after the query have buckets of their own.
+        bidirectional: bool,
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// DeBERTa's bias of attention; operands query and position-key, key and position-query.
+    DisentangledBias {
+        /// How many heads share the last axis.
+        heads: usize,
+        /// Buckets on each side of position 0.
+        buckets: usize,
+        /// The distance from which on all are in the last bucket.
+        max_position: usize,
+        /// Whether queries meet the positions' keys.
+        content_to_position: bool,
+        /// Whether keys meet the positions' queries.
+        position_to_content: bool,
+        /// What the sum is multiplied by; 1/sqrt(terms · size of a head) by default, the content's own term counted.
+        scale: Option<f32>,
+    },
+    /// A learned table as a value of shape [1, rows, size], whatever the input is.
+    Learned {
+        /// Rows of the weight.
+        rows: usize,
+        /// Columns of the weight.
+        size: usize,
+        /// Of the weight.
+        weight_init: Initialiser,
+    },
+    /// 1 where an element differs from a value, else 0.
+    NotEqual {
+        /// The value.
+        value: i32,
+    },
     /// Sets a share of elements to zero while training.
     Dropout {
         /// The share, in [0, 1).

@@ -5,6 +5,7 @@
 
 pub mod entries;
 mod hash;
+pub mod initial;
 pub mod layer;
 pub mod optimizer;
 pub mod policy;
@@ -121,6 +122,8 @@ pub struct Model {
     pub body: Vec<Block>,
     /// Globs over the names of parameters that stay as they begin, in order.
     pub freeze: Vec<String>,
+    /// The file of first values, if there is one.
+    pub initial: Option<initial::InitialWeights>,
 }
 
 /// The training loss.

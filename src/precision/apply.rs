@@ -92,9 +92,13 @@ impl Pass<'_> {
         for position in castable(&node.op, inputs.len()) {
             inputs[position] = self.cast(inputs[position], dtype, node);
         }
+        // What enters scores and their mask is f32, as the scores are.
+        for position in as_f32(&node.op, inputs.len()) {
+            inputs[position] = self.cast(inputs[position], DType::F32, node);
+        }
         let result = node.outputs[0].index();
         // Only the first result follows the operands; statistics and losses are f32, indices i32.
-        self.graph.values[result].dtype = dtype;
+        self.graph.values[result].dtype = if node.op.gives_f32() { DType::F32 } else { dtype };
         self.decisions.push(Decision { node: self.graph.nodes.len(), class, rule });
         self.graph.nodes.push(Node { inputs, ..node.clone() });
     }
@@ -205,8 +209,14 @@ fn castable(op: &Op, operands: usize) -> std::ops::Range<usize> {
         | Op::Embedding { .. }
         | Op::Gather
         | Op::CrossEntropy { .. } => 0..1,
+        Op::Attention(_) => 0..3,
         _ => 0..operands,
     }
+}
+
+/// Positions of the operands that are f32 whatever the op's format is and may come in another.
+fn as_f32(op: &Op, operands: usize) -> std::ops::Range<usize> {
+    if matches!(op, Op::Attention(_)) { 3..operands } else { 0..0 }
 }
 
 fn words(selector: &Selector) -> String {

@@ -329,3 +329,42 @@ head: linear runs in f32, since the override `precision.layer.0` asks for it
 fn the_language_and_the_pass_know_the_same_kinds() {
     assert_eq!(crate::resolve::OP_KINDS.as_slice(), crate::graph::POLICY_KINDS.as_slice());
 }
+
+#[test]
+fn ops_of_library_models_run_in_the_formats_of_pytorch() {
+    let dtypes = |sample: &samples::Sample, kinds: &[&str]| -> Vec<(String, DType)> {
+        let graph = precise(sample).graph;
+        assert_eq!(check::check_graph(&graph), []);
+        let nodes = graph.nodes.iter().filter(|node| kinds.contains(&node.op.kind()));
+        nodes.map(|node| (node.op.kind().to_owned(), graph.value(node.outputs[0]).dtype)).collect()
+    };
+    let named = |found: &[(&str, DType)]| -> Vec<(String, DType)> {
+        found.iter().map(|(kind, dtype)| ((*kind).to_owned(), *dtype)).collect()
+    };
+    // Embeddings and what follows are f32 as the weight is; the difference of an f32 and an f16 value is f32.
+    let kinds = ["embedding", "expand", "rotary-position", "rms-norm", "gather", "tanh", "subtract", "mean"];
+    let expected = [
+        ("embedding", DType::F32),
+        ("expand", DType::F32),
+        ("rotary-position", DType::F32),
+        ("rotary-position", DType::F32),
+        ("rms-norm", DType::F32),
+        ("gather", DType::F32),
+        ("tanh", DType::F16),
+        ("subtract", DType::F32),
+        ("mean", DType::F32),
+    ];
+    assert_eq!(dtypes(&samples::tokens(), &kinds), named(&expected));
+    // Autocast's f32 list has group normalisation and resampling; the mean keeps.
+    let kinds = ["conv2d", "group-norm", "upsample2d", "mean"];
+    let expected = [
+        ("conv2d", DType::F16),
+        ("group-norm", DType::F32),
+        ("upsample2d", DType::F32),
+        ("conv2d", DType::F16),
+        ("upsample2d", DType::F32),
+        ("group-norm", DType::F32),
+        ("mean", DType::F32),
+    ];
+    assert_eq!(dtypes(&samples::images(), &kinds), named(&expected));
+}

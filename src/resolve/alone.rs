@@ -199,7 +199,10 @@ impl<'a> Walk<'a> {
             }
             let depth = self.names.len();
             self.names.extend(index);
-            self.nodes(node.nodes());
+            // The nodes of an open block are parameters of another module, which its expansion checks.
+            if !known.iter().any(|rule| rule.open_block && rule.name == node.name.text) {
+                self.nodes(node.nodes());
+            }
             self.names.truncate(depth);
             if !transparent {
                 self.path.pop();
@@ -210,11 +213,16 @@ impl<'a> Walk<'a> {
     fn expressions(&mut self, node: &Node) {
         let values = node.arguments.iter().chain(node.properties.iter().map(|property| &property.value));
         for argument in values {
-            let computed = argument.annotation.as_ref().is_some_and(|word| word.text == "expr");
-            let Some(text) = text(argument).filter(|_| computed) else { continue };
+            let annotation = argument.annotation.as_ref().map(|word| word.text.as_str());
+            let Some(text) = text(argument) else { continue };
             // Values do not matter here: every name is a value that was reported, which ends the evaluation in silence.
             let lookup = |name: &str| self.names.contains(&name).then_some((Kind::Integer, Value::Faulty));
-            let Err(fault) = expression::evaluate(text, &lookup) else { continue };
+            let outcome = match annotation {
+                Some("expr") => expression::evaluate(text, &lookup).map(|_| ()),
+                Some("text") => expression::interpolate(text, &lookup).map(|_| ()),
+                _ => continue,
+            };
+            let Err(fault) = outcome else { continue };
             let code = match fault.sort {
                 Sort::Syntax => codes::EXPRESSION,
                 Sort::Name => codes::UNKNOWN_NAME,
@@ -280,6 +288,7 @@ mod tests {
         // An example must not make a fault that another value would not have.
         assert_eq!(faults(&module("linear out=(expr)\"size / 7\"")), []);
         assert_eq!(faults(&module("use \"./mine.kdl\" size=1")), one(codes::UNREADABLE, "\"./mine.kdl\""));
+        assert_eq!(faults(&module("save (text)\"a{siz}\"\nrelu")), one(codes::UNKNOWN_NAME, "siz"));
         assert_eq!(faults(&module("repeat 2 index=\"i\" { linear out=(expr)\"size + i\" }")), []);
     }
 }

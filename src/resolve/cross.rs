@@ -2,16 +2,18 @@
 
 use super::fields::Fields;
 use super::lower::node_of;
+use super::tokens;
 use crate::arithmetic::half::Format;
 use crate::data::spec::LastBatch;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Plan, Scaler};
 
 /// Reports what does not go together in a plan.
-pub(super) fn check(plan: &Plan, checked: &[Fields<'_>], sink: &mut Sink) {
+pub(super) fn check(plan: &mut Plan, checked: &[Fields<'_>], sink: &mut Sink) {
     let place = |node: &str, property: &str| {
         node_of(checked, node).and_then(|fields| fields.span(property).or(fields.node.map(|node| node.span)))
     };
+    tokens::ignore_unmasked(plan, place("loss", "ignore-index"), sink);
     accumulate(plan, &place, node_of(checked, "data"), sink);
     // A faulty count is 0 here, and has a report of its own.
     if plan.train.shards > 1

@@ -1,11 +1,12 @@
 //! The `data` node to a [`DataSpec`].
 
-use super::check::{check_value, clip};
+use super::check::clip;
 use super::fields::Fields;
-use super::module::{is_identifier, join};
-use super::rule::Rule;
+use super::module::join;
+use super::{split, tokens};
 use crate::data::spec::{
-    DataSpec, Format, Header, LabelColumn, LastBatch, Normalise, Over, Part, Sources, Split,
+    DataSpec, Format, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split,
+    SyntheticLabels, Vocabulary,
 };
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::Value;
@@ -13,17 +14,57 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 /// Lowers the node; faults go to the sink, and the result counts only without any.
 pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
-    let sources = sources(fields, sink);
-    let format = format(fields, &sources, sink);
+    let mut is_told = true;
+    let (sources, format) = match fields.child("synthetic") {
+        Some(node) => (Sources::None, Format::Synthetic(tokens::synthetic(fields, node, sink))),
+        None => {
+            let sources = sources(fields, sink);
+            let format = format(fields, &sources, sink);
+            is_told = format.is_some();
+            (sources, format.unwrap_or(Format::Idx))
+        }
+    };
+    let tokens = match &format {
+        Format::Synthetic(_) => None,
+        format => tokens::tokens(fields, name_of(format), sink),
+    };
+    let vocabulary = match (&format, tokens.as_ref().map(|tokens| tokens.vocabulary)) {
+        (Format::Synthetic(synthetic), _) => synthetic.vocabulary(),
+        (_, Some(Vocabulary::Size(size))) => Some(size),
+        (_, Some(Vocabulary::Bytes)) => Some(256),
+        _ => None,
+    };
+    let stream = matches!(format, Format::Text | Format::Tokens { .. });
+    let has_tokens = tokens.is_some() || vocabulary.is_some();
+    let labels = tokens::label_rule(fields, stream, has_tokens, vocabulary, sink);
+    if is_told && !matches!(format, Format::Synthetic(_)) {
+        one_or_two_files(fields, &sources, name_of(&format), &labels, sink);
+    }
+    let in_order = match &format {
+        Format::Synthetic(_) => Some("computed examples are in no order that would matter"),
+        _ if tokens.as_ref().is_some_and(|tokens| tokens.windows.is_some()) => {
+            Some("a window in another part would give away its neighbours")
+        }
+        _ => None,
+    };
+    let classes = match &format {
+        Format::Synthetic(synthetic) => match synthetic.labels {
+            SyntheticLabels::Classes { classes, .. } => Some(classes),
+            _ => None,
+        },
+        _ => classes(fields, sink),
+    };
     let batch = fields.child("batch");
     DataSpec {
         name: fields.text("name").to_owned(),
         sources,
         format,
-        classes: classes(fields, sink),
+        tokens,
+        labels,
+        classes,
         shape: shape(fields, sink),
         normalise: fields.children_named("normalise").map(|node| normalise(node, sink)).collect(),
-        split: fields.child("split").map_or(Split::Whole, |node| split(node, sink)),
+        split: fields.child("split").map_or(Split::Whole, |node| split::lower(node, in_order, sink)),
         batch: batch.map_or(0, |batch| batch.whole("size")),
         shuffle: batch.is_some_and(|batch| batch.flag("shuffle")),
         last: match batch.map(|batch| batch.text("last")) {
@@ -33,7 +74,7 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
     }
 }
 
-fn place(fields: &Fields<'_>) -> Span {
+pub(super) fn place(fields: &Fields<'_>) -> Span {
     fields.node.map_or(Span { file: crate::diag::FileId(0), start: 0, end: 0 }, |node| node.span)
 }
 
@@ -73,7 +114,7 @@ fn sources(fields: &Fields<'_>, sink: &mut Sink) -> Sources {
     Sources::One { path: path(one, "path", sink) }
 }
 
-fn conflict(message: &str, again: Span, first: Span, sink: &mut Sink) {
+pub(super) fn conflict(message: &str, again: Span, first: Span, sink: &mut Sink) {
     let diagnostic =
         Diagnostic::error(codes::CONFLICT, message).at(again, "given here").at(first, "and here");
     sink.push(diagnostic.help("keep one of them"));
@@ -118,13 +159,15 @@ fn pair(fields: &Fields<'_>, sink: &mut Sink) -> (Utf8PathBuf, Utf8PathBuf) {
     (path(fields, "features", sink), path(fields, "labels", sink))
 }
 
-fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
-    let (features, labels) = match sources {
-        Sources::One { path } => (path, path),
-        Sources::Pairs { train: (features, labels), .. } => (features, labels),
+/// The format; `None` when nothing tells it, which was reported.
+fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<Format> {
+    let features = match sources {
+        Sources::One { path } => path,
+        Sources::Pairs { train: (features, _), .. } => features,
+        Sources::None => return None,
     };
     let node = fields.child("format");
-    let told = told_by_name(features);
+    let told = crate::data::look::format_of(features);
     let Some(name) = node.and_then(|node| node.optional_text("format")).or(told) else {
         // Without a readable path or name there was a report already.
         if node.is_none() && !features.as_str().is_empty() {
@@ -135,10 +178,10 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
             sink.push(
                 diagnostic
                     .at(place(fields), "`format` is expected in its block")
-                    .help("add `format \"csv\"`, or idx, npy, safetensors"),
+                    .help("add `format \"csv\"`, or idx, npy, safetensors, text, tokens"),
             );
         }
-        return Format::Idx;
+        return None;
     };
     if let Some(columns) = fields.child("columns").filter(|_| name != "csv") {
         let diagnostic = Diagnostic::error(
@@ -148,20 +191,6 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
         sink.push(
             diagnostic.at(place(columns), "says nothing here").help("delete it; `format` takes `classes`"),
         );
-    }
-    let together = matches!(name, "csv" | "safetensors");
-    if together != (features == labels) && !features.as_str().is_empty() {
-        let (message, help) = match together {
-            true => {
-                (format!("a {name} file holds features and labels together"), "name one file: `source \"…\"`")
-            }
-            false => (
-                format!("an {name} file holds one array"),
-                "name two files: `source features=\"…\" labels=\"…\"`",
-            ),
-        };
-        let files = fields.child("sources").or(fields.child("source")).unwrap_or(fields);
-        sink.push(Diagnostic::error(codes::CONFLICT, message).at(place(files), "these files").help(help));
     }
     let tensor = |key: &str| node.and_then(|node| node.optional_text(key)).unwrap_or(key).to_owned();
     if let Some(node) = node
@@ -173,25 +202,53 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Format {
         );
         sink.push(diagnostic.at(place(node), "say nothing here").help("delete them"));
     }
-    match name {
+    Some(match name {
         "csv" => csv(fields, sink),
         "npy" => Format::Npy,
+        "text" => Format::Text,
+        "tokens" => Format::Tokens { width: tokens::width(fields, sink) },
         "safetensors" => Format::Safetensors { features: tensor("features"), labels: tensor("labels") },
         _ => Format::Idx,
+    })
+}
+
+/// Reports two files for what one holds, and one for what two hold.
+fn one_or_two_files(fields: &Fields<'_>, sources: &Sources, name: &str, labels: &LabelRule, sink: &mut Sink) {
+    let features = match sources {
+        Sources::One { path } => path,
+        Sources::Pairs { train: (features, _), .. } => features,
+        Sources::None => return,
+    };
+    let one = tokens::names_one_file(sources);
+    let together = matches!(name, "csv" | "safetensors" | "text" | "tokens") || *labels != LabelRule::Given;
+    if together != one && !features.as_str().is_empty() {
+        let (message, help) = match together {
+            true => {
+                let message = match labels {
+                    LabelRule::Given => format!("a {name} file holds features and labels together"),
+                    _ => "labels that follow from tokens have no file of their own".to_owned(),
+                };
+                (message, "name one file: `source \"…\"`")
+            }
+            false => (
+                format!("an {name} file holds one array"),
+                "name two files: `source features=\"…\" labels=\"…\"`",
+            ),
+        };
+        let files = fields.child("sources").or(fields.child("source")).unwrap_or(fields);
+        sink.push(Diagnostic::error(codes::CONFLICT, message).at(place(files), "these files").help(help));
     }
 }
 
-fn told_by_name(path: &Utf8Path) -> Option<&'static str> {
-    let name = path.file_name()?.to_ascii_lowercase();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    let idx = name.ends_with("-ubyte") && (name.contains("-idx") || name.contains(".idx"));
-    match name.rsplit('.').next() {
-        Some("csv") => Some("csv"),
-        Some("npy") => Some("npy"),
-        Some("safetensors") => Some("safetensors"),
-        Some("idx") => Some("idx"),
-        _ if idx => Some("idx"),
-        _ => None,
+/// The word of a format that reads files.
+fn name_of(format: &Format) -> &'static str {
+    match format {
+        Format::Csv { .. } => "csv",
+        Format::Npy => "npy",
+        Format::Safetensors { .. } => "safetensors",
+        Format::Text => "text",
+        Format::Tokens { .. } => "tokens",
+        Format::Idx | Format::Synthetic(_) => "idx",
     }
 }
 
@@ -261,7 +318,11 @@ fn classes(fields: &Fields<'_>, sink: &mut Sink) -> Option<u32> {
 }
 
 fn shape(fields: &Fields<'_>, sink: &mut Sink) -> Option<Vec<usize>> {
-    let node = fields.child("shape")?;
+    fields.child("shape").map(|node| sizes_of(node, "data.shape", sink))
+}
+
+/// The sizes that are a node's further arguments, at least one.
+pub(super) fn sizes_of(node: &Fields<'_>, path: &str, sink: &mut Sink) -> Vec<usize> {
     let sizes: Vec<usize> = node
         .rest
         .iter()
@@ -271,7 +332,7 @@ fn shape(fields: &Fields<'_>, sink: &mut Sink) -> Option<Vec<usize>> {
         })
         .collect();
     if node.node.is_some_and(|node| node.arguments.is_empty()) {
-        let diagnostic = Diagnostic::error(codes::MISSING, "`data.shape` has no sizes");
+        let diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no sizes"));
         sink.push(
             diagnostic
                 .at(place(node), "sizes are expected")
@@ -284,7 +345,7 @@ fn shape(fields: &Fields<'_>, sink: &mut Sink) -> Option<Vec<usize>> {
         let diagnostic = Diagnostic::error(codes::OUT_OF_RANGE, "an example of this shape is too large");
         sink.push(diagnostic.at(place(node), "at most seven sizes, and 2^31 elements"));
     }
-    Some(sizes)
+    sizes
 }
 
 /// Says which settings each way of normalising takes.
@@ -404,60 +465,4 @@ fn constants(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
         }
     }
     Normalise::Constants { mean, deviation }
-}
-
-fn split(fields: &Fields<'_>, sink: &mut Sink) -> Split {
-    let Some(node) = fields.node else { return Split::Whole };
-    let mut parts = Vec::new();
-    let mut complete = true;
-    for property in &fields.open {
-        let name = property.name.text.as_str();
-        if !is_identifier(&name.replace('_', "-")) {
-            let diagnostic =
-                Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a part's name", clip(name)));
-            let diagnostic = diagnostic.at(property.name.span, "not allowed as a name");
-            sink.push(
-                diagnostic
-                    .help("begin with a small letter, and go on with small letters, digits, `-` and `_`"),
-            );
-        }
-        let rule =
-            Rule { name: name.to_owned().into(), ..Rule::real64("part", "Its share.").above(0.0).max(1.0) };
-        let passed =
-            check_value(&rule, &property.value, node, &format!("data.split.{}", clip(name)), None, sink);
-        complete &= passed;
-        if let (true, Value::Number(number)) = (passed, &property.value.value) {
-            parts.push(Part { name: name.to_owned(), fraction: number.f64().unwrap_or_default() });
-        }
-    }
-    if node.property("train").is_none() {
-        let diagnostic = Diagnostic::error(codes::MISSING, "`data.split` has no part `train`");
-        sink.push(
-            diagnostic
-                .at(node.span, "the part that is trained on is expected")
-                .help("write `split train=0.8 test=0.2`"),
-        );
-    }
-    let sum: f64 = parts.iter().map(|part| part.fraction).sum();
-    // Decimal shares are not binary ones; a part in a billion is no example.
-    if complete && sum > 1.0 + 1e-9 {
-        let diagnostic =
-            Diagnostic::error(codes::SPLIT, format!("the parts add up to {sum}, which is more than 1"));
-        sink.push(
-            diagnostic
-                .at(node.span, "more than the whole of the data")
-                .help("an example is in one part at most; lower the shares"),
-        );
-    }
-    // The order of properties says nothing in KDL, so the order of parts is by name, `train` first.
-    parts
-        .sort_by(|left, right| (left.name != "train", &left.name).cmp(&(right.name != "train", &right.name)));
-    let shuffle = fields.flag("shuffle").then(|| fields.whole("seed"));
-    if shuffle.is_none() && fields.is_written("seed") {
-        let span = |name: &str| fields.span(name).unwrap_or(node.span);
-        let diagnostic = Diagnostic::error(codes::CONFLICT, "a seed without a random order says nothing");
-        let diagnostic = diagnostic.at(span("seed"), "the seed").at(span("shuffle"), "the order of the file");
-        sink.push(diagnostic.help("delete `seed`, or write `shuffle=#true`"));
-    }
-    Split::Fractions { parts, shuffle }
 }

@@ -163,6 +163,11 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
                 .fold(diagnostic, |diagnostic, span| diagnostic.at(span, "first declared here")),
         );
     }
+    if kind.item().is_some() && matches!(name.as_str(), "freeze" | "initial") {
+        let message = format!("`{name}` is a node of `model` already");
+        let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(name_span, "not allowed here");
+        sink.push(diagnostic.help("call the list or the shape by another name: it is given as a node"));
+    }
     let mut rule = Rule {
         name: Name::Owned(name),
         kind,

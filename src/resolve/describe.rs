@@ -6,7 +6,7 @@
 use super::declaration::{module_rule, parameter_rule};
 use super::expression::{self, Outcome};
 use super::module::{ModuleKind, Modules};
-use super::rule::{Kind, NodeRule, Presence, Rule};
+use super::rule::{Item, Kind, NodeRule, Presence, Rule};
 use super::structure::{STRUCTURES, structure};
 use super::{layers, manifest, primitives};
 use crate::diag::{FileId, Sink, SourceMap, Span};
@@ -103,23 +103,35 @@ fn body_nodes(kind: ModuleKind, path: &[&str]) -> Vec<NodeRule> {
         let structures = STRUCTURES.iter().filter(|name| model || matches!(**name, "if" | "else" | "use"));
         table.into_iter().chain(structures.map(|name| structure(name).many())).collect::<Vec<_>>()
     };
-    let mut known = all();
+    let (mut known, mut operands) = (all(), &[][..]);
     for name in path {
-        known = match *name {
-            "repeat" | "if" | "else" | "residual" | "chain" => all(),
-            "parallel" => vec![structure("chain").many()],
-            name => children_of(known, &[name]),
+        let chain = matches!(*name, "repeat" | "if" | "else" | "residual" | "chain");
+        known = if chain || operands.iter().any(|operand: &layers::OperandRule| operand.name == *name) {
+            all()
+        } else if *name == "parallel" {
+            vec![structure("chain").many()]
+        } else {
+            children_of(known, &[name])
         };
+        operands = if model { layers::operands(name) } else { &[] };
+        known.extend(operands.iter().map(operand_rule));
     }
     known
+}
+
+/// The child node of an operand.
+fn operand_rule(operand: &layers::OperandRule) -> NodeRule {
+    let rule = NodeRule::new(operand.name, operand.doc);
+    if operand.required { rule.once() } else { rule }
 }
 
 /// The rule of the last node of a path. A parameter's depends on its declared type.
 pub fn node_rule(sort: TextSort, path: &[&str], declared: Option<&str>) -> Option<NodeRule> {
     let (name, above) = path.split_last()?;
     if let (["module"], "parameter", Some(declared)) = (above, *name, declared) {
-        let kind = [Kind::Integer, Kind::Real64, Kind::Flag, Kind::Text];
-        return kind.into_iter().find(|kind| kind.word() == declared).map(parameter_rule);
+        let scalars = [Kind::Integer, Kind::Real64, Kind::Flag, Kind::Text, Kind::Saved];
+        let all = scalars.into_iter().chain([Kind::Shape, Kind::List(Item::Number)]);
+        return { all }.find(|kind| kind.word() == declared).map(parameter_rule);
     }
     nodes_in(sort, above).into_iter().find(|rule| rule.name == *name)
 }
@@ -150,7 +162,13 @@ pub(crate) fn sentence(doc: &str) -> String {
 
 /// The type of a value in words: `integer, at least 1, default 256`.
 pub fn value_type(rule: &Rule) -> String {
-    let mut text = rule.kind.word().to_owned();
+    let mut text = match rule.kind {
+        Kind::List(item) => format!("list of {}", item.word()),
+        kind => kind.word().to_owned(),
+    };
+    if rule.length.low.is_some() || rule.length.high.is_some() {
+        text.push_str(&format!(", length {}", rule.length));
+    }
     if rule.range.low.is_some() || rule.range.high.is_some() {
         text.push_str(&format!(", {}", rule.range));
     }
@@ -252,11 +270,17 @@ pub fn describe_module_text(name: &str, tree: &Tree) -> Option<ModuleDoc> {
     })
 }
 
-/// The value of an expression when every parameter has its default and every index is 0.
+/// The value of an expression, or of a text with expressions in braces when it is a `template`, when every parameter has its
+/// default and every index is 0.
 ///
 /// # Errors
 /// Why it has none, a phrase.
-pub fn evaluate_with_defaults(text: &str, parameters: &[Rule], indices: &[&str]) -> Result<String, String> {
+pub fn evaluate_with_defaults(
+    text: &str,
+    template: bool,
+    parameters: &[Rule],
+    indices: &[&str],
+) -> Result<String, String> {
     let lookup = |name: &str| {
         if indices.contains(&name) {
             return Some((Kind::Integer, Value::Number(crate::syntax::Number::from_integer(0))));
@@ -267,7 +291,12 @@ pub fn evaluate_with_defaults(text: &str, parameters: &[Rule], indices: &[&str])
             _ => Some((rule.kind, Value::Faulty)),
         }
     };
-    match expression::evaluate(text, &lookup) {
+    let outcome = if template {
+        expression::interpolate(text, &lookup).map(|text| Outcome::Value(Value::Text(text)))
+    } else {
+        expression::evaluate(text, &lookup)
+    };
+    match outcome {
         Ok(Outcome::Value(value)) => Ok(literal(&value)),
         Ok(Outcome::Name(name)) => match lookup(&name) {
             Some((_, value)) if value != Value::Faulty => Ok(literal(&value)),
@@ -333,10 +362,12 @@ mod tests {
         let module =
             describe_module("cnn", ModuleKind::Model, Utf8Path::new(""), &Memory::default(), &mut sources)
                 .expect("in the library");
-        let value = |text| evaluate_with_defaults(text, &module.parameters, &["i"]);
+        let value = |text| evaluate_with_defaults(text, false, &module.parameters, &["i"]);
         assert_eq!(value("channels * (i + 1)"), Ok("32".to_owned()));
         assert_eq!(value("not norm"), Ok("#true".to_owned()));
         assert_eq!(value("hidden"), Ok("128".to_owned()));
+        let text = evaluate_with_defaults("w{hidden}-{i}", true, &module.parameters, &["i"]);
+        assert_eq!(text, Ok("\"w128-0\"".to_owned()));
         assert_eq!(value("classes"), Err("`classes` has no default".to_owned()));
         assert_eq!(value("classes + 1"), Err("`classes` has no default".to_owned()));
     }

@@ -1,5 +1,7 @@
 //! The layers: one table of what each may hold, and its meaning as a [`LayerKind`].
 
+mod attention;
+
 use super::check::{check, unknown_node};
 use super::fields::Fields;
 use super::rule::{NodeRule, Rule};
@@ -46,7 +48,9 @@ fn initialiser(rule: NodeRule) -> NodeRule {
 
 /// How the one parameter of a layer begins that has no bias.
 fn weight(rule: NodeRule, first: &'static str) -> NodeRule {
-    let std = Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\".").above(0.0);
+    let std =
+        Rule::real32("weight-std", "Standard deviation of weight-init=\"normal\" and \"truncated-normal\".")
+            .above(0.0);
     rule.property(Rule::choice("weight-init", WEIGHT_INITS, "How the weight begins.").or_text(first))
         .property(std.or("1"))
         .property(Rule::real32("weight-value", "Value of weight-init=\"constant\".").optional())
@@ -109,7 +113,7 @@ fn rules() -> Vec<NodeRule> {
     let axis = || Rule::integer("axis", 1, 7, "The axis; the batch is 0.");
     let index = |name, doc| Rule::integer(name, 0, i64::from(i32::MAX), doc);
     let upsample = NodeRule::new("upsample2d", "makes pictures larger");
-    vec![
+    let mut rules = vec![
         initialiser(linear),
         initialiser(conv),
         weight(NodeRule::new("embedding", "a learned vector for each index"), "normal")
@@ -183,7 +187,9 @@ fn rules() -> Vec<NodeRule> {
             7,
             "The input axis for this place.",
         )),
-    ]
+    ];
+    rules.extend(attention::rules());
+    rules
 }
 
 /// An operand of a layer that takes several.
@@ -202,7 +208,12 @@ pub(crate) fn operands(kind: &str) -> &'static [OperandRule] {
         OperandRule { name: "values", required: true, doc: "the rows to pick from are expected" },
         OperandRule { name: "index", required: true, doc: "the indices of the rows are expected" },
     ];
-    let table: &[(&str, &'static [OperandRule])] = &[("gather", GATHER)];
+    let table: &[(&str, &'static [OperandRule])] = &[
+        ("attention", attention::ATTENTION),
+        ("matrix-product", attention::MATRIX_PRODUCT),
+        ("disentangled-bias", attention::DISENTANGLED_BIAS),
+        ("gather", GATHER),
+    ];
     table.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, rules)| rules)
 }
 
@@ -298,7 +309,8 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
         "flatten" => LayerKind::Flatten { start: fields.whole("start") },
         "reshape" => LayerKind::Reshape { shape: sizes(node, fields, sink) },
         "transpose" => LayerKind::Transpose { axes: permutation(node, fields, sink) },
-        _ => LayerKind::Relu,
+        "relu" => LayerKind::Relu,
+        name => attention::meaning(name, fields, sink),
     }
 }
 

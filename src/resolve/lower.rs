@@ -9,6 +9,7 @@ use super::rule::Kind;
 use super::{EDITION, cross, data, manifest};
 use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
+use crate::plan::initial::InitialWeights;
 use crate::plan::{
     Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
     Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
@@ -48,13 +49,14 @@ pub(super) fn manifest(
     let (precision, scaler, optimizer, schedule) =
         (lowering.precision(), lowering.scaler(), lowering.optimizer(), lowering.schedule());
     let groups = lowering.groups(&optimizer);
-    let classes = data.as_ref().map(|data| data.classes);
+    let classes =
+        data.as_ref().map(|data| data.labels_are_classes().then(|| data.classes.unwrap_or_default()));
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
     let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
-    let plan = Plan {
+    let mut plan = Plan {
         edition,
         run,
         environment,
@@ -72,7 +74,7 @@ pub(super) fn manifest(
         modules: modules.uses(),
         origins,
     };
-    cross::check(&plan, &checked, sink);
+    cross::check(&mut plan, &checked, sink);
     Some(plan)
 }
 
@@ -243,6 +245,7 @@ impl<'a> Lowering<'a, '_> {
                 }
                 name => {
                     self.origin(format!("data.{name}"), Some(node.span));
+                    self.origin("data.tokens", (name == "format").then_some(node.span));
                     if child.is_written("classes") {
                         self.origin("data.classes", child.span("classes"));
                     }
@@ -258,6 +261,7 @@ impl<'a> Lowering<'a, '_> {
                 arguments: BTreeMap::new(),
                 body: Vec::new(),
                 freeze: Vec::new(),
+                initial: None,
             };
         };
         let mut arguments = BTreeMap::new();
@@ -276,7 +280,8 @@ impl<'a> Lowering<'a, '_> {
         }
         self.layer_origins(&body);
         let freeze = self.freeze();
-        Model { module: frame.module.name.clone(), arguments, body, freeze }
+        let initial = self.initial();
+        Model { module: frame.module.name.clone(), arguments, body, freeze, initial }
     }
 
     /// The globs of `freeze`, in order.
@@ -290,6 +295,15 @@ impl<'a> Lowering<'a, '_> {
             }
         }
         globs
+    }
+
+    /// The file of first values, if there is one.
+    fn initial(&mut self) -> Option<InitialWeights> {
+        let fields = self.node("model")?.child("initial")?;
+        let mut places = Vec::new();
+        let initial = super::initial::lower(fields, &mut |path, span| places.push((path, span)), self.sink);
+        places.into_iter().for_each(|(path, span)| self.origin(path, span));
+        initial
     }
 
     /// A fault when a node that names parameters names none.

@@ -25,11 +25,18 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 ),
             module("environment", "where the run may run").child(pin_rule()),
             data(),
-            module("model", "the model").once().open_block().child(
-                NodeRule::new("freeze", "parameters that stay as they begin")
+            module("model", "the model")
+                .once()
+                .open_block()
+                .child(
+                    NodeRule::new(
+                        "freeze",
+                        "parameters that stay as they begin; running statistics go on, as in PyTorch",
+                    )
                     .many()
                     .rest(Rule::text("glob", "Names of parameters: `*` is one name, `**` any number.")),
-            ),
+                )
+                .child(super::initial::rule()),
             NodeRule::new("loss", "the training loss")
                 .argument(Rule::choice("loss", &["cross-entropy", "mean-squared-error"], "Which loss."))
                 .property(
@@ -148,11 +155,30 @@ fn data() -> NodeRule {
         )
         .child(
             NodeRule::new("format", "how the files are read; told by their names otherwise")
-                .argument(Rule::choice("format", &["csv", "idx", "npy", "safetensors"], "The format."))
+                .argument(Rule::choice(
+                    "format",
+                    &["csv", "idx", "npy", "safetensors", "text", "tokens"],
+                    "The format.",
+                ))
                 .property(Rule::text("features", "The tensor of the features (safetensors).").optional())
                 .property(Rule::text("labels", "The tensor of the labels (safetensors).").optional())
+                .property(
+                    Rule::choice("tokens", &["bytes", "characters"], "What of a text is a token (text).")
+                        .optional(),
+                )
+                .property(Rule::choice("dtype", &["u16", "u32"], "How wide a token is (tokens).").optional())
+                .property(
+                    vocabulary("How many tokens there are; says that an array holds tokens.").optional(),
+                )
+                .property(Rule::size("length", "Tokens of an example, cut out of a stream.").optional())
+                .property(
+                    Rule::size("stride", "From the begin of an example to the next; `length` otherwise.")
+                        .optional(),
+                )
                 .property(classes()),
         )
+        .child(synthetic())
+        .child(labels().property(classes()))
         .child(
             NodeRule::new("columns", "how the rows of a CSV file are read")
                 .property(
@@ -193,6 +219,46 @@ fn data() -> NodeRule {
                     Rule::choice("last", &["keep", "drop"], "What becomes of a last batch that is not full.")
                         .or_text("keep"),
                 ),
+        )
+}
+
+fn vocabulary(doc: &'static str) -> Rule {
+    Rule::integer("vocabulary", 2, i64::from(i32::MAX), doc)
+}
+
+fn synthetic() -> NodeRule {
+    NodeRule::new("synthetic", "examples that are computed from a seed")
+        .property(Rule::integer("seed", 0, i64::MAX, "The seed of all examples.").or("0"))
+        .property(Rule::integer("examples", 1, i64::from(u32::MAX), "How many examples."))
+        .child(
+            NodeRule::new("features", "numbers of a shape").rest(Rule::size("size", "A size.")).property(
+                Rule::choice("distribution", &["normal", "uniform"], "How they are distributed.")
+                    .or_text("normal"),
+            ),
+        )
+        .child(
+            NodeRule::new("tokens", "tokens, each as likely as another")
+                .property(vocabulary("How many tokens there are."))
+                .property(Rule::size("length", "Tokens of an example.")),
+        )
+}
+
+fn labels() -> NodeRule {
+    let token = |name: &'static str, doc: &'static str| Rule::integer(name, 0, i64::from(i32::MAX), doc);
+    NodeRule::new("labels", "labels that follow from tokens, or are computed")
+        .argument(Rule::choice("kind", &["next-token", "masked", "classes", "targets"], "What they are."))
+        .rest(Rule::size("size", "A size of the label's shape (classes, targets)."))
+        .property(
+            Rule::real32("probability", "The share of positions that are hidden (masked).")
+                .above(0.0)
+                .max(1.0)
+                .or("0.15"),
+        )
+        .property(token("mask-token", "The token that stands for a hidden one (masked).").optional())
+        .property(token("padding-token", "The token that is never hidden (masked).").optional())
+        .child(
+            NodeRule::new("keep", "further tokens that are never hidden (masked)")
+                .rest(token("token", "A token.")),
         )
 }
 

@@ -14,13 +14,16 @@ pub mod describe;
 mod expand;
 mod expression;
 mod fields;
+mod initial;
 mod layers;
 mod lower;
 mod manifest;
 mod module;
 mod primitives;
 mod rule;
+mod split;
 mod structure;
+mod tokens;
 
 pub use alone::check_module;
 pub use module::ModuleKind;

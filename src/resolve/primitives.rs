@@ -11,13 +11,15 @@ use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 31] = [
+pub const OP_KINDS: [&str; 36] = [
     "add",
+    "attention",
     "average-pool2d",
     "batch-norm",
     "concatenate",
     "conv2d",
     "cross-entropy",
+    "disentangled-bias",
     "dropout",
     "embedding",
     "expand",
@@ -26,10 +28,13 @@ pub const OP_KINDS: [&str; 31] = [
     "group-norm",
     "layer-norm",
     "linear",
+    "matrix-product",
     "max-pool2d",
     "mean",
     "mean-squared-error",
     "multiply",
+    "not-equal",
+    "relative-position-bias",
     "relu",
     "reshape",
     "rms-norm",

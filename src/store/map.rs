@@ -51,6 +51,8 @@ mod sealed {
     /// Types without padding for which every bit pattern is a value.
     pub trait Word: Copy {}
     impl Word for f32 {}
+    impl Word for u8 {}
+    impl Word for u16 {}
     impl Word for i32 {}
     impl Word for u32 {}
 }

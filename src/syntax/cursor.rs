@@ -1,8 +1,9 @@
 //! What stands at a place of a text that is still being typed, for editors: enclosing nodes, the node of the line, the piece.
 //!
 //! Works on tokens and not on the tree, since a text with an open string or a missing value has no whole tree. Linear in
-//! the text, without recursion, and defined for every text and every place.
+//! the text, without recursion, and defined for every text and every place; a text that is too large to be read has none.
 
+use super::MAX_TEXT;
 use super::lex::lex;
 use super::token::{Kind, Token};
 use crate::diag::FileId;
@@ -70,6 +71,17 @@ pub fn cursor(text: &str, offset: usize) -> Cursor {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;
+    }
+    if text.len() > MAX_TEXT {
+        let (start, end) = (offset, offset);
+        return Cursor {
+            enclosing: Vec::new(),
+            node: None,
+            place: Place::Nowhere,
+            start,
+            end,
+            assigned: false,
+        };
     }
     let (tokens, _) = lex(FileId(0), text);
     let touched =

@@ -25,9 +25,7 @@ pub trait World {
 
     /// Names in a folder, and whether each is a folder, sorted; at most [`MAX_ENTRIES`], none when it cannot be read. For
     /// editors that offer names, never for what a run reads.
-    fn entries(&self, _folder: &Utf8Path) -> Vec<(String, bool)> {
-        Vec::new()
-    }
+    fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)>;
 }
 
 /// A path that names something else than a regular file: reading it would wait for ever, or never end.
@@ -159,6 +157,20 @@ impl World for Memory {
             .keys()
             .filter_map(|file| file.strip_prefix(folder).ok().map(Utf8Path::to_owned))
             .collect())
+    }
+
+    fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)> {
+        let below = self.files.keys().filter_map(|file| file.strip_prefix(folder).ok());
+        let mut names: Vec<(String, bool)> = below
+            .filter_map(|file| {
+                let mut parts = file.components();
+                let name = parts.next()?.as_str().to_owned();
+                Some((name, parts.next().is_some()))
+            })
+            .collect();
+        names.sort();
+        names.dedup();
+        names
     }
 }
 

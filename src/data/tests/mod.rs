@@ -6,8 +6,9 @@ mod csv;
 mod damage;
 mod prepare;
 mod real;
+mod tokens;
 
-use super::spec::{DataSpec, Format, Header, LabelColumn, LastBatch, Sources, Split};
+use super::spec::{DataSpec, Format, Header, LabelColumn, LabelRule, LastBatch, Sources, Split};
 use super::{DataFault, Labels};
 use crate::store::Store;
 use camino::Utf8PathBuf;
@@ -26,6 +27,8 @@ fn csv_spec(path: &str) -> DataSpec {
         name: "numbers".to_owned(),
         sources: Sources::One { path: path.into() },
         format: Format::Csv { header: Header::No, delimiter: ',', label: LabelColumn::Last },
+        tokens: None,
+        labels: LabelRule::Given,
         classes: Some(3),
         shape: None,
         normalise: Vec::new(),

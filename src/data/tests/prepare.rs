@@ -1,7 +1,9 @@
 //! Preparing: equal bytes, reuse, damage, read-only stores, sources that change.
 
 use super::super::spec::{DataSpec, Format, LastBatch, Normalise, Over, Part, Sources, Split};
-use super::super::{DataFault, LabelView, Origin, Prepared, prepare, recheck, source_digest};
+use super::super::{
+    DataFault, Draw, Gathered, LabelView, Origin, Prepared, Values, prepare, recheck, source_digest,
+};
 use super::arrays::{idx_file, packed};
 use super::{csv_spec, store, told};
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -21,6 +23,18 @@ fn world() -> Memory {
 
 fn ready(spec: &DataSpec, world: &Memory, store: &Store) -> Prepared {
     prepare(spec, folder(), world, store).expect("prepares")
+}
+
+fn table<'a>(prepared: &'a Prepared, split: &str) -> (&'a [f32], LabelView<'a>) {
+    prepared.split(split).expect("a split").table().expect("a table")
+}
+
+fn features<'a>(prepared: &'a Prepared, split: &str) -> &'a [f32] {
+    table(prepared, split).0
+}
+
+fn labels<'a>(prepared: &'a Prepared, split: &str) -> LabelView<'a> {
+    table(prepared, split).1
 }
 
 fn refused(spec: &DataSpec, world: &Memory) -> Vec<DataFault> {
@@ -63,11 +77,10 @@ fn the_file_is_the_one_on_paper() {
     assert_eq!(prepared.classes_found(), Some(3));
     let train = prepared.split("train").expect("a split");
     assert_eq!((train.length, train.shape, train.label_shape), (3, &[1, 2][..], &[][..]));
-    assert_eq!(train.labels, LabelView::Classes(&[0, 1, 2]));
-    let (mut features, mut labels) = ([0.0; 4], [0; 2]);
-    train.gather_features(&[2, 0], &mut features);
-    train.gather_classes(&[2, 0], &mut labels);
-    assert_eq!((features, labels), ([5.0, 6.0, 1.0, 2.0], [2, 0]));
+    assert_eq!(labels(&prepared, "train"), LabelView::Classes(&[0, 1, 2]));
+    let Gathered { features, labels } = train.gather(&[2, 0], Draw { seed: 1, epoch: 0 });
+    assert_eq!(features, Values::Floats(vec![5.0, 6.0, 1.0, 2.0]));
+    assert_eq!(labels, Values::Integers(vec![2, 0]));
     assert!(prepared.split("validation").is_none());
 }
 
@@ -214,12 +227,12 @@ fn pairs_of_files_are_train_and_test() {
         whole.sources.iter().map(|source| source.path.as_str()).collect::<Vec<_>>(),
         ["test-x", "test-y", "train-x", "train-y"]
     );
-    assert_eq!(whole.split("test").expect("a split").features, [9.0, 10.0]);
-    assert_eq!(whole.split("train").expect("a split").labels, LabelView::Classes(&[0, 1, 2, 0]));
+    assert_eq!(features(&whole, "test"), [9.0, 10.0]);
+    assert_eq!(labels(&whole, "train"), LabelView::Classes(&[0, 1, 2, 0]));
     spec.split = fractions(&[("train", 0.75), ("validation", 0.25)], None);
     let cut = ready(&spec, &world, &store);
     assert_eq!(cut.names().collect::<Vec<_>>(), ["test", "train", "validation"]);
-    assert_eq!(cut.split("validation").expect("a split").features, [7.0, 8.0]);
+    assert_eq!(features(&cut, "validation"), [7.0, 8.0]);
     spec.split = fractions(&[("train", 0.75), ("test", 0.25)], None);
     assert_eq!(refused(&spec, &world)[0].code.0, 730);
     let swapped = DataSpec {

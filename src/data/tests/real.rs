@@ -27,13 +27,13 @@ fn the_digits_are_those_of_the_paper() {
     let prepared = prepare(&whole, project(), &Disk, &store).expect("prepares");
     let all = prepared.split("train").expect("a split");
     assert_eq!((all.length, all.shape), (1797, &[1, 8, 8][..]));
-    let LabelView::Classes(labels) = all.labels else { panic!("expected classes") };
+    let Some((features, LabelView::Classes(labels))) = all.table() else { panic!("expected classes") };
     // The counts that scikit-learn's copy of the set has.
     let counts: Vec<usize> =
         (0..10).map(|class| labels.iter().filter(|label| **label == class).count()).collect();
     assert_eq!(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
-    assert_eq!(all.features[..10], [0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-    assert!(all.features.iter().all(|pixel| (0.0..=16.0).contains(pixel) && pixel.fract() == 0.0));
+    assert_eq!(features[..10], [0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    assert!(features.iter().all(|pixel| (0.0..=16.0).contains(pixel) && pixel.fract() == 0.0));
 }
 
 #[test]
@@ -71,15 +71,16 @@ fn mnist_is_read_in_pairs() {
         (train.length, train.shape, test.length, test.shape),
         (60_000, &[28, 28][..], 10_000, &[28, 28][..])
     );
-    let (LabelView::Classes(train_labels), LabelView::Classes(test_labels)) = (train.labels, test.labels)
+    let (Some((pixels, LabelView::Classes(train_labels))), Some((_, LabelView::Classes(test_labels)))) =
+        (train.table(), test.table())
     else {
         panic!("expected classes")
     };
     assert_eq!(train_labels[..10], [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]);
     assert_eq!(test_labels[..10], [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]);
     // The usual constants of this set are 0.1307 and 0.3081, so a black pixel is at -0.4242 and a white one at 2.8215.
-    let least = train.features.iter().copied().fold(f32::INFINITY, f32::min);
-    let most = train.features.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let least = pixels.iter().copied().fold(f32::INFINITY, f32::min);
+    let most = pixels.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     assert_eq!((format!("{least:.3}"), format!("{most:.3}")), ("-0.424".to_owned(), "2.822".to_owned()));
     let found = prepare(&spec, &mnist, &Disk, &store).expect("prepares");
     assert_eq!((found.origin, found.content), (Origin::Found, made.content));

@@ -1,10 +1,12 @@
 //! The CPU backend: amp's own kernels in portable arithmetic, vectorised, and the engine that runs them.
 
 pub mod activation;
+pub mod attention;
 pub mod batch_norm;
 pub mod buffer;
 mod columns;
 pub mod convolution;
+pub mod disentangled;
 mod dispatch;
 pub mod dropout;
 pub mod elementwise;
@@ -20,9 +22,12 @@ pub mod layout;
 pub mod loss;
 pub mod matrix;
 pub mod mean;
+#[cfg(test)]
+mod parameter_tests;
 pub mod pool;
 pub mod program;
 pub mod reduce;
+pub mod relative_position;
 pub mod rms_norm;
 pub mod rotary;
 pub mod rows;

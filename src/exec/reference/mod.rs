@@ -1,8 +1,10 @@
 //! Plain reference implementations that read like the definition of each op.
 
 pub mod activation;
+pub mod attention;
 pub mod batch_norm;
 pub mod convolution;
+pub mod disentangled;
 pub mod dropout;
 pub mod elementwise;
 pub mod fingerprint;
@@ -14,6 +16,7 @@ pub mod matrix;
 pub mod mean;
 pub mod pool;
 pub mod reduce;
+pub mod relative_position;
 pub mod rms_norm;
 pub mod rotary;
 pub mod rows;

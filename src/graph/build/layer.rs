@@ -90,6 +90,9 @@ impl Builder {
                     shape,
                 )
             }
+            LayerKind::RelativePositionBias { .. } | LayerKind::Learned { .. } => {
+                self.position_table(place, x, &layer.kind)
+            }
             ref kind => self.plain(place, x, kind),
         }
     }
@@ -101,9 +104,13 @@ impl Builder {
             return self.gather(place, operands);
         }
         let first = operands.first().map(|(_, value)| *value);
-        let fault = Fault::new(codes::SHAPE, "this layer takes one operand alone");
-        self.fault(place, first, fault);
-        None
+        if owns_something(&layer.kind) {
+            self.claim(place);
+        }
+        if let Some(fault) = number_fault(&layer.kind) {
+            self.fault(place, first, fault);
+        }
+        self.attention_family(place, &layer.kind, operands)
     }
 
     fn linear(
@@ -324,12 +331,24 @@ impl Builder {
                     (Op::Transpose { axes: axes.clone() }, infer::transpose(&shape, axes))
                 }
             }
+            LayerKind::NotEqual { value } => {
+                self.without_parameters(place, Some(x), "a comparison jumps");
+                (Op::NotEqual { value: *value }, Ok(shape))
+            }
+            LayerKind::Attention { .. }
+            | LayerKind::MatrixProduct { .. }
+            | LayerKind::DisentangledBias { .. } => {
+                let fault = Fault::new(codes::SHAPE, "this layer takes several operands, and has one input");
+                (Op::Reshape, Err(fault))
+            }
             LayerKind::Linear { .. }
             | LayerKind::Conv2d { .. }
             | LayerKind::MaxPool2d { .. }
             | LayerKind::AveragePool2d { .. }
             | LayerKind::BatchNorm { .. }
             | LayerKind::LayerNorm { .. }
+            | LayerKind::RelativePositionBias { .. }
+            | LayerKind::Learned { .. }
             | LayerKind::RmsNorm { .. }
             | LayerKind::GroupNorm { .. }
             | LayerKind::Embedding { .. }
@@ -351,6 +370,9 @@ fn owns_something(kind: &LayerKind) -> bool {
             | LayerKind::Conv2d { .. }
             | LayerKind::BatchNorm { .. }
             | LayerKind::LayerNorm { .. }
+            | LayerKind::Attention { .. }
+            | LayerKind::RelativePositionBias { .. }
+            | LayerKind::Learned { .. }
             | LayerKind::RmsNorm { .. }
             | LayerKind::GroupNorm { affine: true, .. }
             | LayerKind::Embedding { .. }
@@ -366,6 +388,15 @@ fn number_fault(kind: &LayerKind) -> Option<Fault> {
         Some(Fault::new(codes::NUMBER, format!("{name} is {found}, and must be {wanted}")))
     };
     match *kind {
+        LayerKind::Attention { dropout, .. } if !(0.0..1.0).contains(&dropout) => {
+            fault("dropout", dropout, "at least 0 and less than 1")
+        }
+        LayerKind::Attention { scale: Some(scale), .. }
+        | LayerKind::DisentangledBias { scale: Some(scale), .. }
+            if !scale.is_finite() =>
+        {
+            fault("scale", scale, "a finite number")
+        }
         LayerKind::Dropout { p } if !(0.0..1.0).contains(&p) => fault("p", p, "at least 0 and less than 1"),
         LayerKind::BatchNorm { eps, .. }
         | LayerKind::LayerNorm { eps }

@@ -37,7 +37,10 @@ impl Builder {
         let shape = self.checked(place, Some(x), shape)?;
         let weight =
             self.parameter(place, "weight", vec![vocabulary, size], weight_init, (size, vocabulary))?;
-        if let Some(parameter) = self.graph.parameters.last_mut() {
+        // A shared table begins as its owner says.
+        if let Some(parameter) = self.graph.parameters.last_mut().filter(|last| last.value == weight)
+            && place.share.is_none()
+        {
             parameter.zero_row = padding_index;
         }
         self.result(place, Op::Embedding { padding_index }, vec![weight, x], shape)

@@ -5,7 +5,7 @@ use crate::autodiff::samples::{self, conv, conv_kind, layer, linear, parallel, p
 use crate::diag::Diagnostic;
 use crate::graph::check::check_graph;
 use crate::graph::{DType, Graph, Role};
-use crate::plan::{Block, Combine, LayerKind, Loss};
+use crate::plan::{Block, Combine, Initialiser, LayerKind, Loss};
 
 fn classes(count: usize) -> LabelKind {
     LabelKind::ClassIndex { classes: Some(count), shape: Vec::new() }
@@ -28,9 +28,10 @@ fn the_samples_are_sound_and_all_f32() {
     for (name, sample) in samples::all() {
         let graph = build(&sample.plan, 4, &sample.features, sample.labels).expect("the samples are sound");
         assert_eq!(check_graph(&graph), [], "{name}");
-        let floats =
-            graph.values.iter().filter(|value| !value.name.ends_with(".index") && value.name != "labels");
-        assert!(floats.into_iter().all(|value| value.dtype == DType::F32), "{name}");
+        let tokens = sample.features.tokens.map(|_| "features");
+        let integers = |name: &str| name.ends_with(".index") || name == "labels" || Some(name) == tokens;
+        let mut floats = graph.values.iter().filter(|value| !integers(&value.name));
+        assert!(floats.all(|value| value.dtype == DType::F32), "{name}");
     }
 }
 
@@ -242,8 +243,9 @@ fn labels_may_stand_at_each_position() {
     assert_eq!(graph.value(graph.labels).shape, [4, 5]);
     let loss = graph.nodes.last().expect("a loss");
     assert_eq!(graph.value(loss.outputs[1]).shape, [20], "one log-sum-exp a position");
-    let found = build(&plan(vec![linear("h", 4)]), 4, &[5, 6].into(), labels(5)).expect_err("four outputs");
+    let found = build(&plan(vec![linear("h", 2)]), 4, &[5, 6].into(), labels(5)).expect_err("two outputs");
     assert_eq!(found[0].code.0, 307);
+    assert!(build(&plan(vec![linear("h", 8)]), 4, &[5, 6].into(), labels(5)).is_ok(), "a padded vocabulary");
     let found = build(&plan(vec![linear("h", 3)]), 4, &[5, 6].into(), labels(7)).expect_err("seven labels");
     assert!(found[0].message.contains("[batch, positions, classes]"), "{}", found[0].message);
 }
@@ -262,4 +264,64 @@ fn a_saved_value_meets_a_later_one() {
     assert_eq!(graph.value(join.outputs[0]).shape, [4, 11]);
     let early = build(&samples::plan(vec![recall, samples::linear("head", 3)]), 4, &[6].into(), labels);
     assert!(early.expect_err("not saved yet")[0].message.contains("recalled before"));
+}
+
+#[test]
+fn layers_of_library_models_say_what_they_want() {
+    let normal = Initialiser::Normal { std: 1.0 };
+    let one = |kind: LayerKind, features: &[usize]| {
+        let found = faults(vec![layer("x", kind)], features);
+        (found[0].code.0, found[0].message.clone())
+    };
+    let code = |kind, features: &[usize]| one(kind, features).0;
+    let group = |groups| LayerKind::GroupNorm { groups, eps: 1e-5, affine: true };
+    let turn = |heads, base| LayerKind::RotaryPosition { heads, base, interleaved: false };
+    let slice = |axis, start, length| LayerKind::Slice { axis, start, length };
+    assert_eq!(code(group(3), &[4, 5]), 305);
+    assert_eq!(code(group(0), &[4, 5]), 312);
+    assert_eq!(code(LayerKind::RmsNorm { eps: 0.0 }, &[4]), 316);
+    assert_eq!(code(turn(3, 1e4), &[5, 12]), 313, "sound, but nothing to train");
+    assert_eq!(code(turn(4, 1e4), &[5, 12]), 301, "three features a head");
+    assert_eq!(code(turn(2, -1.0), &[5, 12]), 316);
+    assert_eq!(code(turn(2, 1e4), &[12]), 301);
+    assert_eq!(code(LayerKind::PositionEmbedding { length: 4, weight_init: normal }, &[5, 12]), 301);
+    assert_eq!(code(LayerKind::ClassToken { weight_init: normal }, &[12]), 301);
+    assert_eq!(code(slice(0, 0, 1), &[5]), 302);
+    assert_eq!(code(slice(2, 0, 1), &[5]), 302);
+    assert_eq!(code(slice(1, 3, 3), &[5]), 301);
+    assert_eq!(code(slice(1, usize::MAX, 3), &[5]), 301);
+    assert_eq!(code(slice(1, 3, 0), &[5]), 312);
+    assert_eq!(code(LayerKind::Select { axis: 1, index: 5 }, &[5, 2]), 301);
+    assert_eq!(code(LayerKind::Mean { axis: 0 }, &[5, 2]), 302);
+    assert_eq!(code(LayerKind::Mean { axis: 3 }, &[5, 2]), 302);
+    assert_eq!(code(LayerKind::GlobalAveragePool2d, &[5, 2]), 301);
+    assert_eq!(code(LayerKind::Upsample2d { scale: [0, 1], bilinear: false }, &[1, 2, 2]), 312);
+    assert_eq!(code(LayerKind::Upsample2d { scale: [usize::MAX, 1], bilinear: true }, &[1, 2, 2]), 308);
+    assert_eq!(code(LayerKind::Scale { factor: f32::INFINITY }, &[1]), 316);
+    assert_eq!(code(LayerKind::Gather, &[5, 2]), 301);
+    let table = LayerKind::Embedding { vocabulary: 9, size: 4, padding_index: Some(9), weight_init: normal };
+    let (code, message) = one(table, &[5]);
+    assert_eq!(code, 301);
+    assert!(message.contains("holds numbers"), "{message}");
+}
+
+#[test]
+fn an_embedding_holds_every_token() {
+    let table = |vocabulary, padding_index| {
+        let weight_init = Initialiser::Normal { std: 1.0 };
+        layer("words", LayerKind::Embedding { vocabulary, size: 4, padding_index, weight_init })
+    };
+    let tokens = Features { shape: vec![6], tokens: Some(100) };
+    let built = |first| {
+        let body = vec![first, layer("mean", LayerKind::Mean { axis: 1 }), linear("h", 3)];
+        build(&plan(body), 4, &tokens, classes(3))
+    };
+    let graph = built(table(100, Some(99))).expect("as many rows as tokens");
+    assert_eq!(check_graph(&graph), []);
+    assert_eq!(graph.parameters[0].zero_row, Some(99));
+    assert_eq!((graph.parameters[0].fan_in, graph.parameters[0].fan_out), (4, 100));
+    for (vocabulary, padding) in [(99, None), (100, Some(100))] {
+        let found = built(table(vocabulary, padding)).expect_err("too few rows");
+        assert_eq!(found.iter().map(|fault| fault.code.0).collect::<Vec<_>>(), [316]);
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Forward rules come from `infer`; a backward op is checked against the forward rule that it reverses.
 
+mod attention;
+
 use super::super::infer::{self, Fault};
 use super::super::{DType, Op, Value};
 use crate::plan::Optimizer;
@@ -39,6 +41,11 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
         | Op::Transpose { .. }
         | Op::Concatenate { .. }
         | Op::Softmax { .. }
+        | Op::Attention(_)
+        | Op::MatrixProduct { .. }
+        | Op::RelativePositionBias(_)
+        | Op::DisentangledBias(_)
+        | Op::NotEqual { .. }
         | Op::CrossEntropy { .. }
         | Op::MeanSquaredError
         | Op::Cast => forward(op, edges),
@@ -61,6 +68,9 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
         | Op::SliceBackward { .. }
         | Op::MeanBackward { .. }
         | Op::SoftmaxBackward { .. }
+        | Op::AttentionBackward { .. }
+        | Op::RelativePositionBiasBackward(_)
+        | Op::DisentangledBiasBackward(_)
         | Op::CrossEntropyBackward { .. }
         | Op::MeanSquaredErrorBackward
         | Op::LossGradient { .. }
@@ -314,7 +324,7 @@ fn forward(op: &Op, edges: Edges) -> Result<(), String> {
             require(x.dtype != y.dtype, || format!("casts {} to itself", x.dtype))?;
             shape(y, &x.shape)
         }
-        _ => Err("is no forward op".to_owned()),
+        _ => attention::forward(op, edges),
     }
 }
 
@@ -489,7 +499,7 @@ fn backward(op: &Op, edges: Edges) -> Result<(), String> {
             dtype(new, DType::F32)?;
             alike(new, &[kept, written])
         }
-        _ => Err("is no backward op".to_owned()),
+        _ => attention::backward(op, edges),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The attributes of an op by name, for listings.
 
-use super::super::{Op, Unary};
+use super::super::{Attention, Disentangled, Op, PositionBuckets, Unary};
 use crate::plan::Optimizer;
 use serde_json::{Value, json};
 
@@ -71,6 +71,25 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         | Op::CrossEntropyBackward { label_smoothing, ignore_index } => {
             vec![("label-smoothing", float(*label_smoothing)), ("ignore-index", json!(ignore_index))]
         }
+        Op::Attention(rule) => attention(rule),
+        Op::AttentionBackward { rule, bias_gradient } => {
+            let mut attributes = attention(rule);
+            attributes.push(("bias-gradient", json!(bias_gradient)));
+            attributes
+        }
+        Op::MatrixProduct { transpose_left, transpose_right } => {
+            vec![("transpose-left", json!(transpose_left)), ("transpose-right", json!(transpose_right))]
+        }
+        Op::RelativePositionBias(rule) | Op::RelativePositionBiasBackward(rule) => {
+            let PositionBuckets { buckets, max_distance, bidirectional } = rule;
+            vec![
+                ("buckets", json!(buckets)),
+                ("max-distance", json!(max_distance)),
+                ("bidirectional", json!(bidirectional)),
+            ]
+        }
+        Op::DisentangledBias(rule) | Op::DisentangledBiasBackward(rule) => disentangled(rule),
+        Op::NotEqual { value } => vec![("value", json!(value))],
         Op::Slice { axis, start } | Op::SliceBackward { axis, start } => {
             vec![("axis", json!(axis)), ("start", json!(start))]
         }
@@ -112,6 +131,31 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         | Op::GlobalNorm
         | Op::Clear => Vec::new(),
     }
+}
+
+fn attention(rule: &Attention) -> Vec<(&'static str, Value)> {
+    let Attention { heads, causal, scale, p, stream, bias, mask } = rule;
+    vec![
+        ("heads", json!(heads)),
+        ("causal", json!(causal)),
+        ("scale", float(*scale)),
+        ("p", float(*p)),
+        ("stream", json!(format!("{stream:016x}"))),
+        ("bias", json!(bias)),
+        ("mask", json!(mask)),
+    ]
+}
+
+fn disentangled(rule: &Disentangled) -> Vec<(&'static str, Value)> {
+    let Disentangled { heads, buckets, max_position, scale, content_to_position, position_to_content } = rule;
+    vec![
+        ("heads", json!(heads)),
+        ("buckets", json!(buckets)),
+        ("max-position", json!(max_position)),
+        ("scale", float(*scale)),
+        ("content-to-position", json!(content_to_position)),
+        ("position-to-content", json!(position_to_content)),
+    ]
 }
 
 fn rule_attributes(rule: &Optimizer) -> Vec<(&'static str, Value)> {

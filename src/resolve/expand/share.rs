@@ -14,8 +14,17 @@ use std::collections::BTreeMap;
 pub(super) struct Sharing {
     /// Where each layer with parameters stands, by path.
     owners: BTreeMap<String, Span>,
-    /// What was asked for in vain: the paths that were tried, the place.
-    missing: Vec<(Vec<String>, Span)>,
+    /// What was asked for in vain.
+    missing: Vec<Missing>,
+}
+
+/// A name that no layer had when it was asked for.
+struct Missing {
+    /// The paths that were tried.
+    candidates: Vec<String>,
+    /// The layer that asked.
+    path: String,
+    span: Span,
 }
 
 impl Expander<'_, '_> {
@@ -25,7 +34,7 @@ impl Expander<'_, '_> {
             let candidates = candidates(path, &name);
             let found = candidates.iter().find(|path| self.sharing.owners.contains_key(*path)).cloned();
             if found.is_none() {
-                self.sharing.missing.push((candidates, span));
+                self.sharing.missing.push(Missing { candidates, path: path.to_owned(), span });
             }
             Some(Share { path: found?, weight_only, span })
         });
@@ -59,7 +68,7 @@ impl Expander<'_, '_> {
 
     /// Reports the names that no earlier layer has, when all layers are known.
     pub(super) fn settle_sharing(&mut self) {
-        for (candidates, span) in std::mem::take(&mut self.sharing.missing) {
+        for Missing { candidates, path, span } in std::mem::take(&mut self.sharing.missing) {
             let Some(name) = candidates.last() else { continue };
             let later = candidates.iter().find_map(|path| self.sharing.owners.get_key_value(path));
             let diagnostic = match later {
@@ -71,7 +80,8 @@ impl Expander<'_, '_> {
                         .help("let the first of both own the parameters, and the second share them")
                 }
                 None => {
-                    let known: Vec<&str> = self.sharing.owners.keys().map(String::as_str).collect();
+                    let owners = self.sharing.owners.keys().filter(|owner| **owner != path);
+                    let known: Vec<&str> = owners.map(String::as_str).collect();
                     let message = format!("no layer `{}` with parameters stands before", clip(name));
                     let help = if known.len() > 20 && crate::diag::nearest(name, known.clone()).is_none() {
                         "name a layer by its path from a block around, such as \"embeddings.word\"".to_owned()

@@ -71,6 +71,21 @@ fn word() -> impl Strategy<Value = String> {
         "(expr)\"i * (n + 1)\"",
         "(expr)\"1/0\"",
         "(expr)\"not true\"",
+        "(expr)\"if n > 1 then sizes[i] else length(sizes)\"",
+        "(text)\"skip-{i + 1}\"",
+        "(text)\"{\"",
+        "freeze",
+        "\"**\"",
+        "parameters",
+        "save",
+        "recall",
+        "share=\"linear\"",
+        "share-weight=\"head\"",
+        "type=\"list\"",
+        "type=\"shape\"",
+        "type=\"value\"",
+        "of=\"integer\"",
+        "default",
         "kind=\"model\"",
         "doc=\"d\"",
         "type=\"integer\"",
@@ -149,6 +164,13 @@ proptest! {
     }
 
     #[test]
+    fn any_row_of_expression_words_is_survived(words in prop::collection::vec(expression_word(), 0..14), text in any::<bool>()) {
+        let expression = words.join(" ");
+        let argument = if text { format!("(text)#\"x{{{expression}}}\"#") } else { format!("out=(expr)#\"{expression}\"#") };
+        survive(&format!("module \"m\" kind=\"model\" doc=\"d\" {{ parameter \"a\" type=\"integer\" default=2 doc=\"d\"; parameter \"s\" type=\"list\" of=\"number\" doc=\"d\" {{ default 1 2.5 }}; body {{ linear {argument} }} }}"));
+    }
+
+    #[test]
     fn formatting_keeps_the_digest_and_is_done_in_one_go(cnn in any::<bool>(), at in 0_usize..60, piece in prop::sample::select(vec![" ", "/* c */", " \\\n ", "\t", " /- gone "])) {
         // Something that says nothing, at the blank with this number.
         let text = if cnn { CNN } else { MLP };
@@ -192,6 +214,50 @@ proptest! {
     }
 }
 
+/// Words of expressions, so that random rows of them are often right for a while.
+fn expression_word() -> impl Strategy<Value = &'static str> {
+    let words = [
+        "a",
+        "s",
+        "s[0]",
+        "s[a]",
+        "1",
+        "0",
+        "2.5",
+        "9223372036854775807",
+        "'x'",
+        "true",
+        "if",
+        "then",
+        "else",
+        "and",
+        "or",
+        "not",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "==",
+        "<",
+        "(",
+        ")",
+        "[",
+        "]",
+        ",",
+        "min(",
+        "power(a,",
+        "sqrt(",
+        "length(s)",
+        "sum(s)",
+        "floor(",
+        "round-up(a,",
+        "}",
+        "{{",
+    ];
+    prop::sample::select(words.to_vec())
+}
+
 /// Reverses or turns the properties of a line, whose values have no blanks.
 fn shuffle_properties(line: &str, seed: u64) -> String {
     let is_property = |word: &&str| word.contains('=') && !line.trim_start().starts_with("//");
@@ -210,6 +276,104 @@ fn shuffle_properties(line: &str, seed: u64) -> String {
         .map(|word| if is_property(&word) { properties.next().unwrap_or(word) } else { word })
         .collect();
     words.join(" ")
+}
+
+/// One computation, said in other ways: by other names of parameters, by expressions, by lists, by other modules.
+#[test]
+fn the_way_a_model_is_written_says_nothing() {
+    let net = |parameters: &str, body: &str| {
+        format!("module \"net\" kind=\"model\" doc=\"A network.\" {{\n{parameters}\nbody {{\n{body}\n}}\n}}")
+    };
+    let digest = |manifest: &str, module: &str| {
+        let world =
+            Memory::default().with("net.kdl", module).with("inner.kdl", net("", "linear \"b\" out=16"));
+        let (plan, faults, sources) = resolved(&compose(manifest).0, &world);
+        assert_eq!(faults, [], "{}", render_text(&faults, &sources, false));
+        Digest::of(&plan.expect("a plan"))
+    };
+    let own = "model \"./net.kdl\"\n";
+    let plain = digest(
+        own,
+        &net("", "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false"),
+    );
+    let sizes = "parameter \"sizes\" type=\"list\" of=\"integer\" doc=\"Sizes.\" { default 8 16 }";
+    for (manifest, parameters, body) in [
+        (
+            own,
+            "",
+            "linear \"a\" out=0x8; relu \"r\"; linear \"b\" out=1_6; linear \"head\" bias=#false out=10 // a comment",
+        ),
+        (
+            own,
+            "parameter \"n\" type=\"integer\" default=8 doc=\"N.\"",
+            "linear \"a\" out=(expr)\"n\"; relu \"r\"; linear \"b\" out=(expr)\"n * 2\"; linear (text)\"{'head'}\" out=(expr)\"n + 2\" bias=(expr)\"n < 8\"",
+        ),
+        (
+            own,
+            sizes,
+            "linear \"a\" out=(expr)\"sizes[0]\"; relu \"r\"; linear \"b\" out=(expr)\"sizes[length(sizes) - 1]\"; linear \"head\" out=10 bias=#false",
+        ),
+        (
+            "model \"./net.kdl\" { sizes 16 0b1000 }\n",
+            sizes,
+            "linear \"a\" out=(expr)\"sizes[1]\"; relu \"r\"; linear \"b\" out=(expr)\"sizes[0]\"; linear \"head\" out=10 bias=#false",
+        ),
+        (
+            own,
+            "",
+            "if (expr)\"1 < 2\" { linear \"a\" out=8; relu \"r\" }\nelse { tanh }\nlinear \"b\" out=16; linear \"head\" out=10 bias=#false",
+        ),
+    ] {
+        assert_eq!(digest(manifest, &net(parameters, body)), plain, "{parameters} {body}");
+    }
+    for body in [
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#true",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false share-weight=\"b\"",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false share=\"b\"",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false share=\"a\"",
+        "linear \"a\" out=8; relu \"r\"; use \"./inner.kdl\" \"b\"; linear \"head\" out=10 bias=#false",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false weight-init=\"truncated-normal\" weight-std=1",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false weight-init=\"normal\" weight-std=1",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false weight-init=\"kaiming-uniform\"",
+        "linear \"a\" out=8; relu \"r\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false weight-init=\"xavier-normal\"",
+        "linear \"a\" out=8; relu \"r\"; save \"x\"; linear \"b\" out=16; linear \"head\" out=10 bias=#false",
+    ] {
+        assert_ne!(digest(own, &net("", body)), plain, "{body}");
+    }
+}
+
+/// Nothing in the language reads a clock, the network, the environment, the machine or a file that is no module: each
+/// attempt is an ordinary fault, and the world is asked for the modules alone.
+#[test]
+fn modules_reach_nothing_but_what_they_are_given() {
+    for (body, code) in [
+        ("linear out=(expr)\"now()\"", 219),
+        ("linear out=(expr)\"time\"", 220),
+        ("linear out=(expr)\"random(1, 2)\"", 219),
+        ("linear out=(expr)\"env('HOME')\"", 219),
+        ("linear (text)\"{HOME}\" out=1", 220),
+        ("linear (text)\"{environment.name}\" out=1", 219),
+        ("linear out=(expr)\"read('size.txt')\"", 219),
+        ("linear out=(env)\"SIZE\"", 231),
+        ("linear out=(expr)\"$SIZE\"", 219),
+        ("linear out=(expr)\"`nproc`\"", 219),
+        ("linear out=(expr)\"threads\"", 220),
+        ("linear out=(expr)\"seed\"", 220),
+        ("use \"https://example.org/net.kdl\"", 200),
+        ("use \"/etc/net.kdl\"", 215),
+        ("use \"C:/net.kdl\"", 215),
+        ("use \"~/net.kdl\"", 200),
+        ("use \"$HOME/net.kdl\"", 200),
+        ("use (expr)\"'./' + name\"", 220),
+        ("include \"net\"", 201),
+        ("run \"date\"", 201),
+    ] {
+        let module = format!("module \"net\" kind=\"model\" doc=\"d\" {{ body {{ {body} }} }}");
+        let world = Memory::default().with("net.kdl", module.as_str()).with("size.txt", "8");
+        let (plan, faults, _) = resolved(&compose("model \"./net.kdl\"\n").0, &world);
+        assert!(plan.is_none(), "{body}");
+        assert_eq!(faults.iter().map(|fault| fault.code.0).collect::<Vec<_>>(), [code], "{body}");
+    }
 }
 
 #[test]
@@ -274,6 +438,26 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ),
         ("model", "layers=2", "layers=2 activation=\"gelu\""),
         ("model", "layers=2", "layers=2 dropout=0.1"),
+        (
+            "model",
+            "hidden=256 layers=2 classes=10",
+            "hidden=256 layers=2 classes=10 { freeze \"hidden.**\" }",
+        ),
+        (
+            "model",
+            "hidden=256 layers=2 classes=10",
+            "hidden=256 layers=2 classes=10 { freeze \"hidden.0.**\" }",
+        ),
+        (
+            "model",
+            "hidden=256 layers=2 classes=10",
+            "hidden=256 layers=2 classes=10 { initial \"w.safetensors\" }",
+        ),
+        (
+            "model",
+            "hidden=256 layers=2 classes=10",
+            "hidden=256 layers=2 classes=10 { initial \"w.safetensors\" { missing \"head.**\" } }",
+        ),
         ("loss", "scaler ", "loss \"cross-entropy\" label-smoothing=0.1\nscaler "),
         ("loss", "scaler ", "loss \"cross-entropy\" ignore-index=-1\nscaler "),
         ("precision", "layer \"head\" dtype=\"f32\"", "layer \"hidden.**\" dtype=\"f32\""),
@@ -296,6 +480,20 @@ fn each_change_of_meaning_changes_the_digest_of_its_section_alone() {
         ("optimizer", "weight-decay=0.01", "weight-decay=0.01 beta2=0.99"),
         ("optimizer", "weight-decay=0.01", "weight-decay=0.01 eps=1e-7"),
         ("optimizer", "std:optimizers/adamw", "std:optimizers/sgd"),
+        ("optimizer", "weight-decay=0.01", "weight-decay=0.01 { parameters \"**.bias\" weight-decay=0 }"),
+        ("optimizer", "weight-decay=0.01", "weight-decay=0.01 { parameters \"**.bias\" weight-decay=0.001 }"),
+        ("optimizer", "weight-decay=0.01", "weight-decay=0.01 { parameters \"**.weight\" weight-decay=0 }"),
+        ("optimizer", "weight-decay=0.01", "weight-decay=0.01 { parameters \"**.bias\" lr=2e-3 }"),
+        (
+            "optimizer",
+            "weight-decay=0.01",
+            "weight-decay=0.01 { parameters \"**.bias\" lr=2e-3; parameters \"**\" beta1=0.8 }",
+        ),
+        (
+            "optimizer",
+            "weight-decay=0.01",
+            "weight-decay=0.01 { parameters \"**\" beta1=0.8; parameters \"**.bias\" lr=2e-3 }",
+        ),
         ("schedule", "warmup=20", "warmup=21"),
         ("schedule", "warmup=20", "warmup=20 final-factor=0.1"),
         ("schedule", "std:schedules/cosine", "std:schedules/linear"),

@@ -1,5 +1,6 @@
 //! From a node to its kernel: one arm an op, grouped by family. No arithmetic happens here.
 
+mod attention;
 mod image;
 mod linear;
 mod loss;
@@ -128,6 +129,14 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         | Op::GroupNormBackward { .. }
         | Op::Softmax { .. }
         | Op::SoftmaxBackward { .. } => norm::run(call, outputs),
+        Op::Attention(_)
+        | Op::AttentionBackward { .. }
+        | Op::MatrixProduct { .. }
+        | Op::RelativePositionBias(_)
+        | Op::RelativePositionBiasBackward(_)
+        | Op::DisentangledBias(_)
+        | Op::DisentangledBiasBackward(_)
+        | Op::NotEqual { .. } => attention::run(call, outputs),
         Op::Unary(_)
         | Op::UnaryBackward(_)
         | Op::Dropout { .. }

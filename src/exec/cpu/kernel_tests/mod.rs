@@ -1,6 +1,9 @@
 //! Tests of the kernels: each fast one against its reference bit for bit, for every instruction set and several thread
 //! counts; each backward against finite differences in f64; and all against PyTorch's numbers.
 
+mod attention;
+mod attention_gradients;
+mod attention_torch;
 mod candle;
 mod elementwise;
 mod gradients;

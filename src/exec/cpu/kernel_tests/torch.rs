@@ -19,7 +19,7 @@ impl Case {
         Self::of(include_str!("../../reference/testdata/ops_torch.json"), name)
     }
 
-    /// A case of another file.
+    /// A case of a file.
     pub(super) fn of(file: &str, name: &str) -> Self {
         let file: Value = serde_json::from_str(file).expect("the committed file is JSON");
         Self(file.get(name).expect("the case is in the file").clone())
@@ -31,15 +31,22 @@ impl Case {
         list.iter().map(|number| number.as_f64().expect("a number")).collect()
     }
 
+    /// Whether the case has this tensor.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.get(key).is_some()
+    }
+
     /// An input, which is f32.
     pub(super) fn input(&self, key: &str) -> Vec<f32> {
         self.wide(key).into_iter().map(|value| value as f32).collect()
     }
 
+    /// Whole numbers.
     pub(super) fn integers(&self, key: &str) -> Vec<i32> {
         self.wide(key).into_iter().map(|value| value as i32).collect()
     }
 
+    /// Asserts that a result agrees.
     pub(super) fn check(&self, key: &str, found: &[f32]) {
         assert_close(found, &self.wide(key), key);
     }

@@ -56,6 +56,20 @@ pub fn product(
     });
 }
 
+/// As [`product`], by this thread alone.
+pub fn product_here(
+    isa: Isa,
+    kernels: &'static Kernels,
+    size: Product,
+    a: MatrixRef,
+    b: MatrixRef,
+    c: &mut [f32],
+    epilogue: Epilogue,
+) {
+    let task = Task { isa, kernels, size, a, b, c: Output::new(c), epilogue };
+    task.part(0..size.rows, 0..size.columns);
+}
+
 /// Rows and columns of the parts that the product is cut into: the cut whose slowest thread has the least to do,
 /// packing included.
 fn cut(kernels: &Kernels, size: Product, threads: usize) -> (usize, usize) {
@@ -292,7 +306,7 @@ struct Panels {
 ///
 /// # Safety
 /// All elements of the source are valid, and `width * depth` floats of the target.
-unsafe fn pack(
+pub(super) unsafe fn pack(
     kernels: &Kernels,
     source: *const f32,
     stride: usize,

@@ -8,15 +8,19 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod batches;
 mod blocks;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+pub(super) mod panels;
 mod scalar;
 pub(super) mod scratch;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod tile;
 pub(super) mod vector;
+
+pub use batches::{Batches, batched_product};
 
 use super::threads::Threads;
 use crate::arithmetic::Isa;

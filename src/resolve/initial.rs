@@ -1,0 +1,106 @@
+//! `initial "weights.safetensors" { … }` in the manifest's `model`: the file and the rules for its names.
+
+use super::fields::Fields;
+use super::module::join;
+use super::rule::{NodeRule, Rule};
+use crate::diag::{Diagnostic, Sink, Span, codes};
+use crate::plan::initial::{InitialRule, InitialWeights, Piece, pieces};
+use crate::syntax::Value;
+use camino::Utf8Path;
+
+/// What the node may hold.
+pub(super) fn rule() -> NodeRule {
+    let globs = |name: &'static str, doc: &'static str| {
+        NodeRule::new(name, doc).many().rest(Rule::text("glob", "`*` is one name, `**` any number."))
+    };
+    NodeRule::new("initial", "first values of parameters from a file")
+        .argument(Rule::text("path", "A safetensors file, relative to the manifest's folder."))
+        .child(
+            NodeRule::new("map", "another name for tensors; the first that fits counts")
+                .many()
+                .argument(Rule::text("from", "The beginning of names in the file; `{i}` is any one name."))
+                .argument(Rule::text("to", "What stands in its place in the model.")),
+        )
+        .child(globs("ignore", "tensors of the file that are not used"))
+        .child(globs("transpose", "tensors of the file whose two axes change places"))
+        .child(globs("missing", "parameters that the file does not hold"))
+}
+
+/// The checked node as plain data; `place` hears the path of each value and where it was written.
+pub(super) fn lower(
+    fields: &Fields<'_>,
+    place: &mut dyn FnMut(String, Option<Span>),
+    sink: &mut Sink,
+) -> Option<InitialWeights> {
+    let path = fields.optional_text("path")?;
+    let span = fields.span("path")?;
+    place("model.initial".to_owned(), Some(span));
+    let path = join(Utf8Path::new(""), path, span, sink)?;
+    let mut rules = Vec::new();
+    for child in &fields.children {
+        let Some(node) = child.node else { continue };
+        let globs = child.rest.iter().filter_map(|argument| match &argument.value {
+            Value::Text(glob) => Some(glob.clone()),
+            _ => None,
+        });
+        let first = rules.len();
+        match node.name.text.as_str() {
+            "map" => {
+                check_map(child, sink);
+                let (from, to) = (child.text("from").to_owned(), child.text("to").to_owned());
+                rules.push(InitialRule::Map { from, to });
+            }
+            "ignore" => rules.extend(globs.map(InitialRule::Ignore)),
+            "transpose" => rules.extend(globs.map(InitialRule::Transpose)),
+            _ => rules.extend(globs.map(InitialRule::Missing)),
+        }
+        for index in first..rules.len() {
+            place(format!("model.initial.{index}"), Some(node.span));
+        }
+    }
+    Some(InitialWeights { path, rules })
+}
+
+/// Reports patterns that cannot be read, and names in `to` that `from` does not give.
+fn check_map(child: &Fields<'_>, sink: &mut Sink) {
+    let mut report = |name: &str, message: String, help: &str| {
+        let diagnostic = Diagnostic::error(codes::INITIAL_PATTERN, message);
+        let span = child.span(name).into_iter();
+        let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "in this pattern"));
+        sink.push(diagnostic.help(help));
+    };
+    let mut read = Vec::new();
+    for name in ["from", "to"] {
+        match pieces(child.text(name)) {
+            Ok(found) => read.push(found),
+            Err(piece) => report(
+                name,
+                format!("`{}` is no piece of a pattern", super::check::clip(piece)),
+                "between dots stands a name, `{i}` for any one name, or `{path*}` for any number of names",
+            ),
+        }
+    }
+    let [from, to] = read.as_slice() else { return };
+    let names: Vec<&str> = from.iter().filter_map(called).collect();
+    let many = from.iter().filter(|piece| matches!(piece, Piece::Many(_))).count();
+    let twice = names.iter().enumerate().any(|(index, name)| names[..index].contains(name));
+    if many > 1 || twice {
+        let message = "the pattern can be read in more than one way".to_owned();
+        report("from", message, "give every brace another name, and only one of them the `*`");
+    }
+    for piece in to.iter().filter(|piece| !matches!(piece, Piece::Name(_))) {
+        if !from.contains(piece) {
+            let name = called(piece).unwrap_or_default();
+            let message = format!("`{{{name}}}` stands in no brace of the name before it");
+            report("to", message, "use the braces of the first pattern, as they are written there");
+        }
+    }
+}
+
+/// What a brace is called.
+fn called<'a>(piece: &Piece<'a>) -> Option<&'a str> {
+    match piece {
+        Piece::One(name) | Piece::Many(name) => Some(name),
+        Piece::Name(_) => None,
+    }
+}
