@@ -1,7 +1,7 @@
 //! Arguments, as clap reads them.
 
-use camino::Utf8PathBuf;
 use super::completions::{codes, commands, documents, isas, names};
+use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 

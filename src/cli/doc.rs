@@ -14,11 +14,12 @@ use crate::{resolve, stdlib, syntax};
 use camino::Utf8Path;
 
 /// The lists that have a name, with what each holds.
-pub const LISTS: [(&str, &str); 4] = [
+pub const LISTS: [(&str, &str); 5] = [
     ("library", "every module of the library"),
     ("manifest", "the nodes of a manifest"),
     ("layers", "the layers, and the nodes that shape a model's body"),
     ("module", "what the file of a module holds"),
+    ("expressions", "the functions of expressions"),
 ];
 
 /// Runs the command.
@@ -34,7 +35,9 @@ pub fn run(arguments: &DocArguments, ui: &Ui) -> Result<Exit, Failure> {
             *source = None;
         }
     } else if arguments.source {
-        return Err(Failure::new(Exit::Usage, "only a module has a text").help("name one, such as std:models/mlp"));
+        return Err(
+            Failure::new(Exit::Usage, "only a module has a text").help("name one, such as std:models/mlp")
+        );
     }
     if arguments.full {
         page = in_full(page, arguments.name.as_deref());
@@ -71,10 +74,18 @@ fn find(name: &str) -> Result<Page, Failure> {
         "manifest" => return Ok(Page::List(vec![group("nodes of a manifest", &manifest_top())])),
         "layers" => return Ok(Page::List(layers())),
         "module" => return Ok(Page::List(vec![group("nodes of a module's file", &module_nodes())])),
+        "expressions" => {
+            let row = |(name, doc): &(&str, &str)| ((*name).to_owned(), (*doc).to_owned());
+            let rows = describe::functions().iter().map(row).collect();
+            return Ok(Page::List(vec![Group { title: "functions".to_owned(), rows }]));
+        }
         _ => {}
     }
-    if let Some(kind) = ModuleKind::ALL.into_iter().find(|kind| kind.folder() == name && kind.word() != name) {
-        return Ok(Page::List(vec![modules_of(kind, &resolve::catalogue().0)]));
+    // The folder `precision` bears the name of a node, which says more and lists its modules too.
+    if let Some(group) =
+        library().into_iter().find(|group| group.title == name && ModuleKind::of(name).is_none())
+    {
+        return Ok(Page::List(vec![group]));
     }
     let (library, _) = resolve::catalogue();
     let modules: Vec<&LibraryModule> = library.iter().filter(|module| is_called(module.name, name)).collect();
@@ -97,7 +108,9 @@ fn find(name: &str) -> Result<Page, Failure> {
     if page.sort == NodeSort::Manifest
         && let Some(kind) = ModuleKind::of(name)
     {
-        page.see.extend(modules_of(kind, &library).rows.into_iter().map(|(name, _)| name));
+        let modules =
+            library.iter().filter(|module| module.kind == kind && folder(module.name) == kind.folder());
+        page.see.extend(modules.map(|module| module.name.to_owned()));
     }
     Ok(Page::Node(page))
 }
@@ -110,11 +123,13 @@ fn is_called(module: &str, name: &str) -> bool {
 
 fn unknown(name: &str) -> Failure {
     let known = names();
-    let shorts = known.iter().filter_map(|(name, _)| name.strip_prefix("std:")?.split_once('/')).map(|(_, last)| last);
+    let shorts =
+        known.iter().filter_map(|(name, _)| name.strip_prefix("std:")?.split_once('/')).map(|(_, last)| last);
     let near = nearest(name, known.iter().map(|(name, _)| name.as_str()).chain(shorts));
     let help = match near {
         Some(near) => format!("amp doc {near}"),
-        None => "`amp doc` lists the library, `amp doc layers` the layers, `amp doc manifest` the nodes".to_owned(),
+        None => "`amp doc` lists the library, `amp doc layers` the layers, `amp doc manifest` the nodes"
+            .to_owned(),
     };
     Failure::new(Exit::Usage, format!("there is no module, layer or node `{name}`")).help(help)
 }
@@ -135,7 +150,9 @@ fn file(path: &Utf8Path) -> Result<Page, Failure> {
     }
     if TextSort::of(&tree) == TextSort::Manifest {
         let message = format!("`{path}` is no module");
-        return Err(Failure::new(Exit::Usage, message).help("a module's file holds one node, `module \"name\" …`"));
+        return Err(
+            Failure::new(Exit::Usage, message).help("a module's file holds one node, `module \"name\" …`")
+        );
     }
     match describe::describe_module_text(path.as_str(), &tree) {
         Some(module) => Ok(Page::Module { module, source: Some(text) }),
@@ -152,15 +169,25 @@ fn overview() -> Vec<Group> {
     groups
 }
 
+/// The library by folder.
 fn library() -> Vec<Group> {
-    let (library, _) = resolve::catalogue();
-    ModuleKind::ALL.into_iter().map(|kind| modules_of(kind, &library)).filter(|group| !group.rows.is_empty()).collect()
+    let mut groups: Vec<Group> = Vec::new();
+    for module in resolve::catalogue().0 {
+        let title = folder(module.name);
+        let row = (module.name.to_owned(), module.doc);
+        match groups.iter_mut().find(|group| group.title == title) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { title: title.to_owned(), rows: vec![row] }),
+        }
+    }
+    // Models are what most people look for.
+    groups.sort_by_key(|group| group.title != ModuleKind::Model.folder());
+    groups
 }
 
-fn modules_of(kind: ModuleKind, library: &[LibraryModule]) -> Group {
-    let rows = library.iter().filter(|module| module.kind == kind);
-    let rows = rows.map(|module| (module.name.to_owned(), module.doc.clone()));
-    Group { title: kind.folder().to_owned(), rows: rows.collect() }
+/// `models` of `std:models/mlp`.
+fn folder(module: &str) -> &str {
+    module.strip_prefix("std:").and_then(|rest| rest.split('/').next()).unwrap_or(module)
 }
 
 fn layers() -> Vec<Group> {
@@ -177,6 +204,7 @@ fn group(title: &str, pages: &[NodePage]) -> Group {
 /// A list of nodes with each of them in full, for the reference of the language.
 fn in_full(page: Page, name: Option<&str>) -> Page {
     match name {
+        Some("library") => Page::Modules(resolve::catalogue().0.iter().map(ModuleDoc::from).collect()),
         Some("manifest") => Page::Nodes(manifest_nodes()),
         Some("layers") => Page::Nodes(body_nodes()),
         Some("module") => Page::Nodes(module_nodes()),

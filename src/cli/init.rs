@@ -59,7 +59,8 @@ fn wanted(arguments: &InitArguments, ui: &Ui) -> Result<Wanted, Failure> {
     };
     let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !ui.json && !ui.quiet;
     if asks && arguments.kind.is_none() {
-        let answers = ask::questions(&mut std::io::stdin().lock(), &mut std::io::stderr(), wanted.data.is_none());
+        let answers =
+            ask::questions(&mut std::io::stdin().lock(), &mut std::io::stderr(), wanted.data.is_none());
         let answers = answers.map_err(|error| {
             Failure::new(Exit::Usage, format!("the answer could not be read: {error}"))
                 .help("say it by an option: `amp init --kind mlp`")
@@ -132,7 +133,9 @@ fn example_shape(kind: &str, look: &mut Look, asked: &[u32]) -> Result<Vec<usize
         let product = asked.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
         if product != Some(count) {
             let message = format!("an example has {count} numbers, and the shape {asked:?} other ones");
-            return Err(Failure::new(Exit::Usage, message).help(format!("give sizes whose product is {count}")));
+            return Err(
+                Failure::new(Exit::Usage, message).help(format!("give sizes whose product is {count}"))
+            );
         }
         if kind == "cnn" && !is_picture(&asked) {
             return Err(no_picture(&asked));

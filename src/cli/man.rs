@@ -26,7 +26,10 @@ pub fn run(arguments: &ManArguments, ui: &Ui) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Done);
     }
-    let asked = std::iter::once("amp".to_owned()).chain(arguments.command.iter().cloned()).collect::<Vec<_>>().join("-");
+    let asked = std::iter::once("amp".to_owned())
+        .chain(arguments.command.iter().cloned())
+        .collect::<Vec<_>>()
+        .join("-");
     let Some((name, text)) = pages.iter().find(|(name, _)| *name == asked) else {
         let words = arguments.command.join(" ");
         let known: Vec<String> =

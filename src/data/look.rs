@@ -129,8 +129,11 @@ fn no_numbers(path: &Utf8Path) -> DataFault {
 }
 
 fn no_labels(path: &Utf8Path) -> DataFault {
-    DataFault::new(codes::LAYOUT, format!("found the features in `{path}`, expected a file of the labels too"))
-        .help("name it with `--labels FILE`")
+    DataFault::new(
+        codes::LAYOUT,
+        format!("found the features in `{path}`, expected a file of the labels too"),
+    )
+    .help("name it with `--labels FILE`")
 }
 
 /// Reads a CSV file with its own delimiter, header and label.
@@ -162,9 +165,14 @@ fn look_at_csv(bytes: &[u8], name: &str) -> Result<Look, Vec<DataFault>> {
     Ok(look)
 }
 
-fn look_at_arrays(format: &'static str, features: &Array<'_>, labels: &Array<'_>) -> Result<Look, Vec<DataFault>> {
+fn look_at_arrays(
+    format: &'static str,
+    features: &Array<'_>,
+    labels: &Array<'_>,
+) -> Result<Look, Vec<DataFault>> {
     let one = |fault: DataFault| vec![fault];
-    let table = Table::new(features.features().map_err(one)?, labels.labels(None).map_err(one)?).map_err(one)?;
+    let table =
+        Table::new(features.features().map_err(one)?, labels.labels(None).map_err(one)?).map_err(one)?;
     let mut look = of_table(format, &table);
     if features.number == Number::U8 {
         // A dark file's largest byte says nothing; the format's does.

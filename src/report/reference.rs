@@ -21,6 +21,8 @@ pub enum Page {
     List(Vec<Group>),
     /// Several nodes, each in full.
     Nodes(Vec<NodePage>),
+    /// Several modules, each in full.
+    Modules(Vec<ModuleDoc>),
     /// A module.
     Module {
         /// Its declaration.
@@ -150,7 +152,10 @@ fn usage(page: &NodePage) -> String {
         rule.properties.iter().partition(|property| property.presence == Presence::Required);
     words.extend(required.iter().map(|property| format!("{}={}", property.name, example(property))));
     if !optional.is_empty() {
-        words.push(format!("[{}=…]", optional.iter().map(|rule| rule.name.as_ref()).collect::<Vec<_>>().join("=… ")));
+        words.push(format!(
+            "[{}=…]",
+            optional.iter().map(|rule| rule.name.as_ref()).collect::<Vec<_>>().join("=… ")
+        ));
     }
     if rule.open {
         words.push("[PARAMETER=…]".to_owned());

@@ -79,6 +79,11 @@ pub fn operands_of(layer: &str) -> Vec<OperandDoc> {
     layers::operands(layer).iter().map(describe).collect()
 }
 
+/// The functions of expressions, as they are written, and what each gives.
+pub fn functions() -> &'static [(&'static str, &'static str)] {
+    expression::FUNCTIONS
+}
+
 /// Whether a node of a model's body shapes the body, and is no layer.
 pub fn is_structure(name: &str) -> bool {
     STRUCTURES.contains(&name)

@@ -13,8 +13,10 @@ pub struct Answers {
 }
 
 /// The kinds with what each is for.
-const KINDS: [(&str, &str); 2] =
-    [("mlp", "a multilayer perceptron, for rows of numbers"), ("cnn", "a convolutional network, for pictures")];
+const KINDS: [(&str, &str); 2] = [
+    ("mlp", "a multilayer perceptron, for rows of numbers"),
+    ("cnn", "a convolutional network, for pictures"),
+];
 
 /// Asks for the kind, and for the data when no option said it.
 ///
@@ -34,7 +36,8 @@ pub fn questions(input: &mut dyn BufRead, output: &mut dyn Write, asks_data: boo
     };
     let mut data = None;
     if asks_data {
-        let answer = ask(input, output, "A data file of yours (CSV, IDX, NPY, safetensors) [handwritten digits]: ")?;
+        let answer =
+            ask(input, output, "A data file of yours (CSV, IDX, NPY, safetensors) [handwritten digits]: ")?;
         data = (!answer.is_empty()).then(|| answer.into());
     }
     Ok(Answers { kind, data })

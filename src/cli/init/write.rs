@@ -9,7 +9,13 @@ use std::fmt::Write as _;
 pub fn manifest(kind: &str, files: &[String], look: &Look, shape: &[usize]) -> String {
     let name = name(files.first().map_or("data", String::as_str));
     let mut text = "amp 1\n\n".to_owned();
-    let _ = writeln!(text, "// {} examples of shape {}; {}.", look.examples, sizes(&look.shape), look.notes.join("; "));
+    let _ = writeln!(
+        text,
+        "// {} examples of shape {}; {}.",
+        look.examples,
+        sizes(&look.shape),
+        look.notes.join("; ")
+    );
     let _ = writeln!(text, "run {} seed=42 guarantee=\"portable\"\n", quoted(&name));
     text.push_str("environment \"std:environments/cpu\"\n\n");
     text.push_str(&data(&name, kind, files, look, shape));
@@ -50,7 +56,9 @@ fn warmup(look: &Look) -> usize {
 fn data(name: &str, kind: &str, files: &[String], look: &Look, shape: &[usize]) -> String {
     let mut text = format!("data {} {{\n", quoted(name));
     let _ = match files {
-        [features, labels] => writeln!(text, "source features={} labels={}", quoted(features), quoted(labels)),
+        [features, labels] => {
+            writeln!(text, "source features={} labels={}", quoted(features), quoted(labels))
+        }
         _ => writeln!(text, "source {}", quoted(files.first().map_or("", String::as_str))),
     };
     let classes = look.classes.map_or_else(String::new, |classes| format!(" classes={classes}"));

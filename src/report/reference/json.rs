@@ -18,10 +18,15 @@ pub fn json(page: &Page) -> Value {
         Page::Nodes(nodes) => {
             json!({ "schema": "amp.doc/1", "sort": "nodes", "nodes": nodes.iter().map(node).collect::<Vec<_>>() })
         }
+        Page::Modules(all) => {
+            json!({ "schema": "amp.doc/1", "sort": "modules", "modules": all.iter().map(module).collect::<Vec<_>>() })
+        }
         Page::Module { module: shown, source } => {
             json!({ "schema": "amp.doc/1", "sort": "module", "module": module(shown), "source": source })
         }
-        Page::Node(shown) => json!({ "schema": "amp.doc/1", "sort": "node", "node": node(shown), "see": shown.see }),
+        Page::Node(shown) => {
+            json!({ "schema": "amp.doc/1", "sort": "node", "node": node(shown), "see": shown.see })
+        }
     }
 }
 

@@ -2,25 +2,25 @@
 
 use super::{NodePage, Page, default_word, occurs_word, type_word, usage, values, values_word};
 use crate::resolve::Rule;
-use crate::resolve::describe::sentence;
+use crate::resolve::describe::{ModuleDoc, sentence};
 
 /// Lays a page out.
 pub fn markdown(page: &Page) -> String {
     match page {
         Page::List(groups) => {
             let group = |group: &super::Group| {
-                let rows = group.rows.iter().map(|(name, doc)| format!("| `{name}` | {} |\n", escaped(&sentence(doc))));
+                let rows = group
+                    .rows
+                    .iter()
+                    .map(|(name, doc)| format!("| `{name}` | {} |\n", escaped(&sentence(doc))));
                 format!("| {} | |\n|---|---|\n{}", group.title, rows.collect::<String>())
             };
             groups.iter().map(group).collect::<Vec<_>>().join("\n")
         }
         Page::Nodes(nodes) => nodes.iter().map(node).collect::<Vec<_>>().join("\n"),
-        Page::Module { module, source } => {
-            let mut out = format!("### `{}` ({})\n\n{}\n", module.name, module.kind.word(), sentence(&module.doc));
-            if !module.parameters.is_empty() {
-                out.push_str("\n| parameter | type | default | values | |\n|---|---|---|---|---|\n");
-                module.parameters.iter().for_each(|rule| out.push_str(&row(rule)));
-            }
+        Page::Modules(all) => all.iter().map(module).collect::<Vec<_>>().join("\n"),
+        Page::Module { module: shown, source } => {
+            let mut out = module(shown);
             if let Some(source) = source {
                 out.push_str(&format!("\n```kdl\n{source}```\n"));
             }
@@ -30,8 +30,18 @@ pub fn markdown(page: &Page) -> String {
     }
 }
 
+fn module(module: &ModuleDoc) -> String {
+    let mut out = format!("### `{}` ({})\n\n{}\n", module.name, module.kind.word(), sentence(&module.doc));
+    if !module.parameters.is_empty() {
+        out.push_str("\n| parameter | type | default | values | |\n|---|---|---|---|---|\n");
+        module.parameters.iter().for_each(|rule| out.push_str(&row(rule)));
+    }
+    out
+}
+
 fn node(page: &NodePage) -> String {
-    let mut out = format!("### `{}`\n\n{}\n\n```text\n{}\n```\n", page.path, sentence(page.rule.doc), usage(page));
+    let mut out =
+        format!("### `{}`\n\n{}\n\n```text\n{}\n```\n", page.path, sentence(page.rule.doc), usage(page));
     if values(&page.rule).next().is_some() {
         out.push_str("\n| value | type | default | values | |\n|---|---|---|---|---|\n");
         values(&page.rule).for_each(|(_, rule)| out.push_str(&row(rule)));

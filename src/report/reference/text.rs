@@ -14,6 +14,7 @@ pub fn text(page: &Page, color: bool) -> String {
     match page {
         Page::List(groups) => groups.iter().map(|each| group(each, color)).collect::<Vec<_>>().join("\n"),
         Page::Nodes(nodes) => nodes.iter().map(|each| node(each, color)).collect::<Vec<_>>().join("\n"),
+        Page::Modules(all) => all.iter().map(|each| module(each, color)).collect::<Vec<_>>().join("\n"),
         Page::Module { module: shown, source } => {
             let mut out = module(shown, color);
             if let Some(source) = source {
@@ -59,7 +60,12 @@ fn module(module: &ModuleDoc, color: bool) -> String {
         .filter(|rule| rule.presence == crate::resolve::Presence::Required && rule.kind.item().is_none())
         .map(|rule| format!(" {}={}", rule.name, super::example(rule)))
         .collect();
-    out.push_str(&format!("\n{}\n  {} \"{}\"{required}\n", heading("use", color), module.kind.word(), module.name));
+    out.push_str(&format!(
+        "\n{}\n  {} \"{}\"{required}\n",
+        heading("use", color),
+        module.kind.word(),
+        module.name
+    ));
     out
 }
 
@@ -74,7 +80,8 @@ fn rows(rules: &[(&str, &Rule)], color: bool) -> String {
             cell(values_word(rule), Meaning::Plain),
         ]
     };
-    let cells: Vec<Vec<Cell>> = std::iter::once(head).chain(rules.iter().map(|(_, rule)| row(rule))).collect();
+    let cells: Vec<Vec<Cell>> =
+        std::iter::once(head).chain(rules.iter().map(|(_, rule)| row(rule))).collect();
     let lines = table(&cells, 2, 40, color);
     let mut out = String::new();
     for (index, line) in lines.lines().enumerate() {
@@ -98,7 +105,9 @@ fn node(page: &NodePage, color: bool) -> String {
         sentence(page.rule.doc),
         usage(page)
     );
-    for (sort, title) in [("argument", "arguments"), ("arguments", "further arguments"), ("property", "properties")] {
+    for (sort, title) in
+        [("argument", "arguments"), ("arguments", "further arguments"), ("property", "properties")]
+    {
         let rules: Vec<(&str, &Rule)> = values(&page.rule).filter(|(found, _)| *found == sort).collect();
         if !rules.is_empty() {
             out.push_str(&format!("\n{}\n{}", heading(title, color), rows(&rules, color)));
