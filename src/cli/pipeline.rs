@@ -292,9 +292,13 @@ fn derive(
 
 /// The path of the manifest as seen from the lock's folder, with `/`: the same on every machine.
 fn relative(manifest: &Utf8Path, lock: &Utf8Path) -> Result<String, Failure> {
-    let manifest = absolute(manifest)?;
-    let lock_folder = absolute(folder_of(lock))?;
-    let (mut from, mut to) = (lock_folder.components().peekable(), manifest.components().peekable());
+    relative_to(folder_of(lock), manifest)
+}
+
+/// A path as seen from a folder, with `/`.
+pub fn relative_to(folder: &Utf8Path, path: &Utf8Path) -> Result<String, Failure> {
+    let (folder, path) = (absolute(folder)?, absolute(path)?);
+    let (mut from, mut to) = (folder.components().peekable(), path.components().peekable());
     while let (Some(left), Some(right)) = (from.peek(), to.peek())
         && left == right
     {
@@ -403,7 +407,7 @@ fn exit_of(code: u16) -> Exit {
 }
 
 /// Faults of data as diagnostics.
-fn data_failure(faults: Vec<DataFault>) -> Failure {
+pub fn data_failure(faults: Vec<DataFault>) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
     let diagnostics = faults.into_iter().map(Diagnostic::from).collect();
     Failure::Faults { exit, diagnostics, sources: SourceMap::default() }

@@ -47,6 +47,7 @@ mod fault;
 pub mod gunzip;
 pub mod idx;
 mod layout;
+pub mod look;
 pub mod masking;
 pub mod normalise;
 pub mod npy;

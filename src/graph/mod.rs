@@ -211,3 +211,6 @@ impl Graph {
         ValueId(self.values.len() as u32 - 1)
     }
 }
+
+#[cfg(test)]
+mod library_tests;
