@@ -49,6 +49,7 @@ pub fn fill(
             }
         }
         Initialiser::KaimingNormal => normal(values, (2.0 / fan_in).sqrt()),
+        Initialiser::KaimingNormalFanOut => normal(values, (2.0 / fan_out).sqrt()),
         Initialiser::Normal { std } => normal(values, std),
     }
 }

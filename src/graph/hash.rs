@@ -92,6 +92,7 @@ fn initialise(initialiser: &Initialiser, hasher: &mut Hasher) {
         }
         Initialiser::FanInUniform => hasher.tag("fan-in-uniform"),
         Initialiser::KaimingNormal => hasher.tag("kaiming-normal"),
+        Initialiser::KaimingNormalFanOut => hasher.tag("kaiming-normal-fan-out"),
         Initialiser::XavierUniform => hasher.tag("xavier-uniform"),
         Initialiser::KaimingUniform => hasher.tag("kaiming-uniform"),
         Initialiser::XavierNormal => hasher.tag("xavier-normal"),

@@ -106,6 +106,8 @@ fn is_usual(name: &str, value: &serde_json::Value) -> bool {
         "groups" => *value == 1,
         "label-smoothing" => value.as_f64() == Some(0.0),
         "form" => *value == "erf",
+        // Where random numbers come from follows from the layer's path.
+        "stream" => true,
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use crate::diag::number::count;
 use crate::diag::{Diagnostic, codes};
 use crate::graph::Op;
 use crate::plan::Optimizer;
+use std::collections::BTreeSet;
 
 pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let step = &subject.compiled.step;
@@ -37,7 +38,22 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let message = format!("weight decay acts on norms and biases: {shown}{more}");
     let diagnostic = Diagnostic::warning(codes::DECAY, message);
     let diagnostic = subject.at_origin(diagnostic, "optimizer.weight-decay", "decays every parameter");
-    vec![diagnostic.help(
-        "exempt them: `optimizer … { parameters \"**.bias\" \"**.norm.weight\" weight-decay=0.0 }` with the names of this model",
-    )]
+    let globs = globs(&names).iter().map(|glob| format!("\"{glob}\"")).collect::<Vec<_>>().join(" ");
+    vec![diagnostic.help(format!("exempt them: `optimizer … {{ parameters {globs} weight-decay=0.0 }}`"))]
+}
+
+/// Globs that match the names, one for each pair of the last layer's name and the parameter's.
+fn globs(names: &[&str]) -> BTreeSet<String> {
+    let glob = |name: &&str| match name.rsplit_once('.') {
+        Some((_, "bias")) => "**.bias".to_owned(),
+        Some((layer, parameter)) => {
+            let layer = layer.rsplit_once('.').map_or(layer, |(_, last)| last);
+            format!(
+                "**.{}*.{parameter}",
+                layer.trim_end_matches(|last: char| last.is_ascii_digit() || last == '-')
+            )
+        }
+        None => (*name).to_owned(),
+    };
+    names.iter().map(glob).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::Subject;
 use crate::diag::{Diagnostic, codes};
-use crate::plan::Scaler;
+use crate::plan::{Origin, Scaler};
 
 pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let Some(steps) = subject.steps else { return Vec::new() };
@@ -18,7 +18,10 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
         let diagnostic = length(subject, diagnostic);
         advice.push(diagnostic.help(format!("write `warmup={}`, or train longer", (steps / 10).max(1))));
     }
+    // The library's default is meant for long runs, and a short one that keeps it only keeps its first scale.
+    let written = matches!(plan.origins.get("scaler.interval"), Some(Origin::Manifest(_)));
     if let Scaler::Dynamic { interval, .. } = plan.scaler
+        && written
         && u64::from(interval) > steps
         && steps > 0
     {

@@ -4,9 +4,13 @@ use super::{Subject, constants, lint, without_allowed};
 use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::autodiff::{Compiled, compile};
-use crate::diag::{Code, Diagnostic, codes};
+use crate::diag::{Code, Diagnostic, SourceMap, codes};
+use crate::graph::LabelKind;
 use crate::graph::memory::device_memory;
-use crate::plan::{Allow, Device, ScheduleKind};
+use crate::plan::{Allow, Device, Origin, ScheduleKind};
+use crate::resolve;
+use crate::world::Memory;
+use camino::Utf8Path;
 
 /// The advice for a sample with a batch of 4.
 fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
@@ -68,12 +72,14 @@ fn a_warm_up_as_long_as_the_run_is_told() {
     let mut sample = samples::mlp();
     sample.plan.schedule.kind = ScheduleKind::Constant;
     sample.plan.schedule.warmup = 50;
-    let count = |steps| of(&advice(&sample, steps), codes::SCHEDULE_LENGTH).len();
-    // The scaler's interval of 2000 is longer than both runs.
-    assert_eq!(count(Some(50)), 2);
-    assert_eq!(count(Some(51)), 1);
-    assert_eq!(count(Some(2000)), 0);
-    assert_eq!(count(None), 0, "the length is not known");
+    let count = |sample: &Sample, steps| of(&advice(sample, steps), codes::SCHEDULE_LENGTH).len();
+    assert_eq!(count(&sample, Some(50)), 1);
+    assert_eq!(count(&sample, Some(51)), 0);
+    assert_eq!(count(&sample, None), 0, "the length is not known");
+    // The scaler's interval of 2000 is worth a word where somebody wrote it.
+    sample.plan.origins.insert("scaler.interval".to_owned(), Origin::Manifest(samples::span(8)));
+    assert_eq!(count(&sample, Some(1999)), 1);
+    assert_eq!(count(&sample, Some(2000)), 0);
 }
 
 #[test]
@@ -134,4 +140,30 @@ fn what_is_allowed_is_not_said_and_an_idle_allow_is() {
     );
     let codes_left: Vec<Code> = rest.iter().map(|diagnostic| diagnostic.code).collect();
     assert_eq!(codes_left, [codes::ALIGNMENT, codes::DECAY, codes::IDLE_ALLOW]);
+}
+
+#[test]
+fn what_the_decay_lint_says_to_type_silences_it() {
+    let manifest = |block: &str| {
+        format!(
+            "amp 1\nrun \"r\"\ndata \"d\" {{\n    source \"d.csv\"\n    columns classes=10\n    shape 1 8 8\n    batch 4\n}}\n\
+             model \"std:models/cnn\" classes=10 norm=#true\noptimizer \"adamw\" lr=1e-3 weight-decay=0.1 {block}\ntrain steps=9\n"
+        )
+    };
+    let told = |block: &str| {
+        let mut sources = SourceMap::default();
+        let path = Utf8Path::new("manifest.kdl");
+        let (plan, faults) = resolve::resolve_text(path, &manifest(block), &Memory::default(), &mut sources);
+        let plan = plan.unwrap_or_else(|| panic!("{faults:?}"));
+        let labels = LabelKind::ClassIndex { classes: Some(10), shape: Vec::new() };
+        let again = |_: usize, _: Option<Format>| None;
+        let compiled = compile(&plan, 4, &[1, 8, 8].into(), labels).expect("sound");
+        of(&lint(&Subject { plan: &plan, compiled: &compiled, steps: None, compile: &again }), codes::DECAY)
+            .first()
+            .map(|diagnostic| diagnostic.help.clone().expect("a help"))
+    };
+    let help = told("").expect("biases and norms decay");
+    let block = help.split_once("optimizer … ").expect("what to type").1.trim_end_matches('`');
+    assert_eq!(block, "{ parameters \"**.bias\" \"**.norm*.weight\" weight-decay=0.0 }");
+    assert_eq!(told(block), None);
 }

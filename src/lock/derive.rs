@@ -85,6 +85,7 @@ pub fn initialiser_text(initialiser: Initialiser) -> String {
         Initialiser::Constant(value) => format!("constant {value}"),
         Initialiser::FanInUniform => "fan-in-uniform".to_owned(),
         Initialiser::KaimingNormal => "kaiming-normal".to_owned(),
+        Initialiser::KaimingNormalFanOut => "kaiming-normal-fan-out".to_owned(),
         Initialiser::XavierUniform => "xavier-uniform".to_owned(),
         Initialiser::KaimingUniform => "kaiming-uniform".to_owned(),
         Initialiser::XavierNormal => "xavier-normal".to_owned(),

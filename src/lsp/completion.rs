@@ -4,7 +4,7 @@ use super::scene::{Named, Scene, is_computed};
 use crate::diag::SourceMap;
 use crate::resolve::describe::{describe_node, literal, node_rule, nodes_in, value_type};
 use crate::resolve::{Kind, ModuleKind, NodeRule, Occurs, Presence, Rule};
-use crate::syntax::{Cursor, Entered, Node, Place, Value, cursor};
+use crate::syntax::{Cursor, Entered, Node, Number, Place, Value, cursor};
 use crate::{resolve, stdlib};
 use camino::{Utf8Path, Utf8PathBuf};
 use lsp_types::CompletionItemKind;
@@ -226,7 +226,7 @@ impl<'a> Site<'a> {
 
     /// The values that a rule lists, and its default.
     fn values(&self, rule: &Rule, quotes: bool) -> Vec<Item> {
-        let mut values: Vec<Value> = rule.one_of.iter().map(|text| Value::Text(text.to_string())).collect();
+        let mut values: Vec<Value> = rule.one_of.iter().map(|text| choice(rule, text)).collect();
         if rule.kind == Kind::Flag {
             values.extend([Value::Flag(true), Value::Flag(false)]);
         }
@@ -360,6 +360,14 @@ fn siblings<'tree>(nodes: &'tree [Node], names: &[&str], offset: u32) -> &'tree 
 struct Snippet {
     text: String,
     places: usize,
+}
+
+/// One of the values that a rule lists.
+fn choice(rule: &Rule, text: &str) -> Value {
+    match text.parse::<i128>() {
+        Ok(number) if rule.kind == Kind::Integer => Value::Number(Number::from_integer(number)),
+        _ => Value::Text(text.to_owned()),
+    }
 }
 
 impl Snippet {

@@ -608,6 +608,7 @@ fn initialiser(initialiser: Initialiser) -> String {
         Initialiser::Constant(value) => format!("constant({})", number_text(value)),
         Initialiser::FanInUniform => "fan-in-uniform".to_owned(),
         Initialiser::KaimingNormal => "kaiming-normal".to_owned(),
+        Initialiser::KaimingNormalFanOut => "kaiming-normal-fan-out".to_owned(),
         Initialiser::XavierUniform => "xavier-uniform".to_owned(),
         Initialiser::KaimingUniform => "kaiming-uniform".to_owned(),
         Initialiser::XavierNormal => "xavier-normal".to_owned(),

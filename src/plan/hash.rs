@@ -285,6 +285,7 @@ impl ContentHash for Initialiser {
             }
             Self::FanInUniform => hasher.tag("fan-in-uniform"),
             Self::KaimingNormal => hasher.tag("kaiming-normal"),
+            Self::KaimingNormalFanOut => hasher.tag("kaiming-normal-fan-out"),
             Self::XavierUniform => hasher.tag("xavier-uniform"),
             Self::KaimingUniform => hasher.tag("kaiming-uniform"),
             Self::XavierNormal => hasher.tag("xavier-normal"),

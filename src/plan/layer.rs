@@ -379,6 +379,8 @@ pub enum Initialiser {
     FanInUniform,
     /// Normal with mean 0 and standard deviation sqrt(2/fan-in) (He et al. 2015).
     KaimingNormal,
+    /// Normal with mean 0 and standard deviation sqrt(2/fan-out): what torchvision begins residual networks with.
+    KaimingNormalFanOut,
     /// Uniform in ±sqrt(6/(fan-in + fan-out)) (Glorot and Bengio 2010).
     XavierUniform,
     /// Uniform in ±sqrt(6/fan-in): the uniform form of He et al. 2015.

@@ -356,7 +356,8 @@ struct ValueFault {
 fn fault_of(rule: &Rule, value: &Value, path: &str, written: &dyn Fn(&str) -> String) -> Option<ValueFault> {
     match (rule.kind, value) {
         (Kind::Integer, Value::Number(number)) => match number.integer() {
-            Ok(value) => range_fault(rule, value as f64, &number.lexeme, path),
+            Ok(value) => range_fault(rule, value as f64, &number.lexeme, path)
+                .or_else(|| choice_fault(rule, &value.to_string(), path, written)),
             Err(fault) => Some(number_fault(rule, fault, &number.lexeme, path, written)),
         },
         (Kind::Real32 | Kind::Real64, Value::Number(number)) => {
@@ -503,13 +504,15 @@ fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> S
         return None;
     }
     let known: Vec<&str> = rule.one_of.iter().map(Name::as_ref).collect();
+    let quoted =
+        |text: &str| if rule.kind == Kind::Integer { text.to_owned() } else { format!("\"{text}\"") };
     Some(ValueFault {
         code: codes::NOT_ONE_OF,
-        message: format!("`{path}` is \"{}\", and must be one of {}", clip(text), list(&known)),
+        message: format!("`{path}` is {}, and must be one of {}", quoted(&clip(text)), list(&known)),
         label: "not one of them".to_owned(),
         declared: "declared here".to_owned(),
         help: nearest(text, known.iter().copied())
-            .map(|name| format!("did you mean {}?", written(&format!("\"{name}\"")))),
+            .map(|name| format!("did you mean {}?", written(&quoted(name)))),
     })
 }
 

@@ -51,14 +51,25 @@ pub(super) fn parameter_rule(kind: Kind) -> NodeRule {
         let items = Item::ALL.map(Item::word);
         rule = rule.property(Rule::choice("of", &items, "The type of its items."));
     }
+    let ends = |kind: Kind| {
+        let ends = ["min", "max", "above", "below"].into_iter();
+        ends.fold(rule.clone(), |rule, name| {
+            rule.property(value(kind, name, "An end of its range.").optional())
+        })
+    };
     match item.unwrap_or(kind) {
         Kind::Flag | Kind::Saved => rule,
         Kind::Text => rule.child(
             NodeRule::new("one-of", "the texts that it may be").rest(Rule::text("text", "One of the texts.")),
         ),
-        item => ["min", "max", "above", "below"]
-            .into_iter()
-            .fold(rule, |rule, name| rule.property(value(item, name, "An end of its range.").optional())),
+        Kind::Integer => {
+            ends(Kind::Integer).child(NodeRule::new("one-of", "the numbers that it may be").rest(value(
+                Kind::Integer,
+                "number",
+                "One of the numbers.",
+            )))
+        }
+        item => ends(item),
     }
 }
 
@@ -203,6 +214,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
             .iter()
             .filter_map(|argument| match &argument.value {
                 Value::Text(text) => Some(Name::Owned(text.clone())),
+                Value::Number(number) => number.integer().ok().map(|number| Name::Owned(number.to_string())),
                 _ => None,
             })
             .collect();

@@ -6,7 +6,7 @@
 use super::declaration::{module_rule, parameter_rule};
 use super::expression::{self, Outcome};
 use super::module::{ModuleKind, Modules};
-use super::rule::{Item, Kind, NodeRule, Presence, Rule};
+use super::rule::{Item, Kind, Name, NodeRule, Presence, Rule};
 use super::structure::{STRUCTURES, structure};
 use super::{layers, manifest, primitives};
 use crate::diag::{FileId, Sink, SourceMap, Span};
@@ -178,7 +178,11 @@ pub fn value_type(rule: &Rule) -> String {
         text.push_str(&format!(", {}", rule.range));
     }
     if !rule.one_of.is_empty() {
-        let known: Vec<String> = rule.one_of.iter().map(|text| format!("\"{text}\"")).collect();
+        let quoted = |text: &Name| match rule.kind {
+            Kind::Text | Kind::List(Item::Text) => format!("\"{text}\""),
+            _ => text.to_string(),
+        };
+        let known: Vec<String> = rule.one_of.iter().map(quoted).collect();
         text.push_str(&format!(", one of {}", known.join(" ")));
     }
     match &rule.presence {

@@ -3,12 +3,13 @@
 //! A model becomes blocks of layers with dotted paths. The other kinds become the one primitive node that their body comes
 //! to. Work is bounded: [`MAX_ITEMS`] layers and iterations, [`MAX_LEVELS`] blocks inside one another, over all modules.
 //!
-//! Paths: a layer is named by its first argument or else by its kind; the second unnamed `linear` of a block is `linear-2`.
-//! So a layer put into a block renames only the unnamed ones of its kind behind it, and a named one never.
+//! Paths are made in `names`.
 
+mod names;
 mod share;
 mod values;
 
+use self::names::{Names, Place, dotted};
 use self::share::Sharing;
 use self::values::Saved;
 use super::check::{check, clip};
@@ -17,11 +18,10 @@ use super::fields::{Field, Fields};
 use super::layers;
 use super::module::{Given, Module, Modules, Scope, bind, is_identifier};
 use super::rule::Kind;
-use super::structure::{default_name, given_name, shallow, structure};
+use super::structure::{shallow, structure};
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
 use crate::syntax::{Argument, Node, Number, Value};
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Most layers and iterations of one model.
@@ -178,39 +178,65 @@ impl<'a, 'world> Expander<'a, 'world> {
         true
     }
 
+    /// A chain whose names are its own.
     fn chain(&mut self, nodes: &[Node], frame: &Frame, prefix: &str) -> Vec<Block> {
-        self.chain_named(nodes, frame, prefix, None)
+        self.chain_in(nodes, frame, &mut Names::new(prefix), None)
     }
 
-    /// A chain; `only` names the one item of a chain that has one.
-    fn chain_named(&mut self, nodes: &[Node], frame: &Frame, prefix: &str, only: Option<&str>) -> Vec<Block> {
+    /// A chain among other names; `only` names the one item of a chain that has one.
+    fn chain_in(
+        &mut self,
+        nodes: &[Node],
+        frame: &Frame,
+        names: &mut Names,
+        only: Option<&str>,
+    ) -> Vec<Block> {
         let Some(first) = nodes.first() else { return Vec::new() };
         if !self.descend(first.span) {
             return Vec::new();
         }
         let mut items = Vec::new();
         self.flatten(nodes, frame, &mut items);
-        let names = self.names(&mut items);
+        let named = self.names(&mut items, names);
         let mut blocks = Vec::new();
-        for (item, name) in items.iter().zip(names) {
+        for (item, name) in items.iter().zip(named) {
             if !self.spend(item.written.span) {
                 break;
             }
-            let name = only.map_or(name, str::to_owned);
-            let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
-            self.block(item, frame, path, &mut blocks);
+            let place = match only {
+                Some(only) => Place { path: names.path(only), given: true },
+                None => Place { path: names.path(&name.text), given: name.given },
+            };
+            self.block(item, frame, place, names, &mut blocks);
         }
         self.levels -= 1;
         blocks
     }
 
-    fn block(&mut self, item: &Item<'_>, frame: &Frame, path: String, blocks: &mut Vec<Block>) {
+    /// Adds what an item comes to. Without a given name, `residual`, `parallel` and `chain` leave no trace in the paths of
+    /// what they hold, and the first `repeat` of a block leaves the turn alone.
+    fn block(
+        &mut self,
+        item: &Item<'_>,
+        frame: &Frame,
+        place: Place,
+        names: &mut Names,
+        blocks: &mut Vec<Block>,
+    ) {
         let span = frame.site.unwrap_or(item.written.span);
+        let Place { path, given } = place;
         match item.node.name.text.as_str() {
+            "repeat" if !given && path == names.path("repeat") => {
+                self.repeat(item, frame, &names.prefix, blocks);
+            }
             "repeat" => self.repeat(item, frame, &path, blocks),
             "residual" => {
                 check(&item.node, &structure("residual"), "residual", self.sink);
-                let inner = self.chain(item.written.nodes(), frame, &path);
+                let inner = if given {
+                    self.chain(item.written.nodes(), frame, &path)
+                } else {
+                    self.chain_in(item.written.nodes(), frame, names, None)
+                };
                 blocks.push(Block::Parallel {
                     path,
                     combine: Combine::Add,
@@ -218,7 +244,11 @@ impl<'a, 'world> Expander<'a, 'world> {
                     span,
                 });
             }
-            "parallel" => self.parallel(item, frame, path, span, blocks),
+            "parallel" if given => {
+                let mut inner = Names::new(&path);
+                self.parallel(item, frame, path, &mut inner, span, blocks);
+            }
+            "parallel" => self.parallel(item, frame, path, names, span, blocks),
             "use" => {
                 let used = Item { node: item.node.clone(), written: item.written };
                 if let Some(mut inner) = self.used(used, frame) {
@@ -277,7 +307,7 @@ impl<'a, 'world> Expander<'a, 'world> {
                 index.1 = turn;
             }
             let before = self.sink.diagnostics.len();
-            blocks.extend(self.chain(item.written.nodes(), &inner, &format!("{path}.{turn}")));
+            blocks.extend(self.chain(item.written.nodes(), &inner, &dotted(path, &turn.to_string())));
             // The other turns would repeat the same faults.
             if self.sink.diagnostics.len() > before {
                 return;
@@ -290,6 +320,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         item: &Item<'_>,
         frame: &Frame,
         path: String,
+        names: &mut Names,
         span: Span,
         blocks: &mut Vec<Block>,
     ) {
@@ -315,11 +346,15 @@ impl<'a, 'world> Expander<'a, 'world> {
             }
             known
         });
-        let names = self.names(&mut parts);
+        let named = self.names(&mut parts, names);
         let mut chains = Vec::new();
-        for (part, name) in parts.iter().zip(names) {
+        for (part, name) in parts.iter().zip(named) {
             check(&part.node, &structure("chain"), "parallel.chain", self.sink);
-            chains.push(self.chain(part.written.nodes(), frame, &format!("{path}.{name}")));
+            chains.push(if name.given {
+                self.chain(part.written.nodes(), frame, &names.path(&name.text))
+            } else {
+                self.chain_in(part.written.nodes(), frame, names, None)
+            });
         }
         if chains.len() < 2 {
             let diagnostic = Diagnostic::error(
@@ -496,51 +531,6 @@ impl<'a, 'world> Expander<'a, 'world> {
             diagnostic = diagnostic.help(help.clone());
         }
         self.sink.push(diagnostic);
-    }
-
-    /// The names of a block's items: given ones first, then kinds made unique. Takes the name out of a layer's arguments.
-    fn names(&mut self, items: &mut [Item<'_>]) -> Vec<String> {
-        let given: Vec<Option<(String, Span)>> =
-            items.iter_mut().map(|item| given_name(&mut item.node)).collect();
-        let mut first: BTreeMap<String, Span> = BTreeMap::new();
-        for (name, span) in given.iter().flatten() {
-            if !is_identifier(&name.replace('_', "-")) {
-                let diagnostic =
-                    Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
-                let diagnostic = diagnostic.at(*span, "not allowed as a name");
-                self.sink
-                    .push(diagnostic.help(
-                        "begin with a small letter, and go on with small letters, digits, `-` and `_`",
-                    ));
-            } else if let Some(other) = first.insert(name.clone(), *span) {
-                let diagnostic = Diagnostic::error(
-                    codes::DUPLICATE_NAME,
-                    format!("two layers of one block are called `{name}`"),
-                );
-                let diagnostic = diagnostic.at(*span, "the name is taken").at(other, "by this layer");
-                self.sink.push(diagnostic.help("give one of them another name"));
-            }
-        }
-        let mut taken: BTreeSet<String> = first.into_keys().collect();
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        let mut names = Vec::with_capacity(items.len());
-        for (item, given) in items.iter().zip(given) {
-            names.push(match given {
-                Some((name, _)) => name,
-                None => {
-                    let kind = default_name(&item.node);
-                    let count = counts.entry(kind.clone()).or_insert(0);
-                    loop {
-                        *count += 1;
-                        let name = if *count == 1 { kind.clone() } else { format!("{kind}-{count}") };
-                        if taken.insert(name.clone()) {
-                            break name;
-                        }
-                    }
-                }
-            });
-        }
-        names
     }
 }
 

@@ -15,6 +15,7 @@ const WEIGHT_INITS: &[&str] = &[
     "fan-in-uniform",
     "kaiming-uniform",
     "kaiming-normal",
+    "kaiming-normal-fan-out",
     "xavier-uniform",
     "xavier-normal",
     "normal",
@@ -341,6 +342,7 @@ fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) ->
     };
     match chosen {
         "kaiming-normal" => Initialiser::KaimingNormal,
+        "kaiming-normal-fan-out" => Initialiser::KaimingNormalFanOut,
         "xavier-uniform" => Initialiser::XavierUniform,
         "kaiming-uniform" => Initialiser::KaimingUniform,
         "xavier-normal" => Initialiser::XavierNormal,

@@ -160,8 +160,11 @@ pub fn catalogue() -> (Vec<LibraryModule>, Vec<Diagnostic>) {
     let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
     let mut library = Vec::new();
     for (name, _) in stdlib::SOURCES {
-        let kind =
-            ModuleKind::ALL.into_iter().find(|kind| name.starts_with(&format!("std:{}/", kind.folder())));
+        let kind = ModuleKind::ALL
+            .into_iter()
+            .find(|kind| name.starts_with(&format!("std:{}/", kind.folder())))
+            // Layers are parts of models, and have a folder of their own so that nobody takes one for a model.
+            .or(name.starts_with("std:layers/").then_some(ModuleKind::Model));
         if let Some(kind) = kind
             && let Some(module) = modules.load(name, kind, None, span, &mut sink)
         {

@@ -23,17 +23,13 @@ pub fn manifest(kind: &str, files: &[String], look: &Look, shape: &[usize]) -> S
     let size = if kind == "cnn" { "channels=32" } else { "hidden=256 layers=2" };
     let _ = writeln!(text, "\nmodel \"std:models/{kind}\" {size} classes={outputs}\n");
     if look.classes.is_some() {
-        // A scale that cannot grow within the run can only fall.
-        let interval = (steps(look) / 10).clamp(1, 200);
-        let _ = writeln!(text, "precision \"std:precision/amp-fp16\"");
-        let _ = writeln!(text, "scaler \"std:scalers/dynamic\" init=65536.0 interval={interval}");
+        text.push_str("precision \"std:precision/amp-fp16\"\nscaler \"std:scalers/dynamic\"\n");
     } else {
         // Targets of any size square to losses that f16 does not hold.
         text.push_str("precision \"std:precision/fp32\"\n");
     }
     text.push_str("optimizer \"std:optimizers/adamw\" lr=1e-3 weight-decay=0.01\n");
-    // A warm-up makes sense when it is a small part of the run.
-    text.push_str(if steps(look) >= 200 {
+    text.push_str(if warmup(look) > 0 {
         "schedule \"std:schedules/cosine\" warmup=20\n"
     } else {
         "schedule \"std:schedules/cosine\"\n"
@@ -51,9 +47,10 @@ fn batch(look: &Look) -> usize {
     64.min(1 << half.ilog2())
 }
 
-/// Steps of the 20 epochs that are written.
-fn steps(look: &Look) -> usize {
-    (look.examples * 4 / 5).div_ceil(batch(look)) * 20
+/// A warm-up makes sense when it is a small part of the run.
+fn warmup(look: &Look) -> usize {
+    let steps = (look.examples * 4 / 5).div_ceil(batch(look)) * 20;
+    if steps >= 200 { 20 } else { 0 }
 }
 
 fn data(name: &str, kind: &str, files: &[String], look: &Look, shape: &[usize]) -> String {

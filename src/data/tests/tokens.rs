@@ -230,9 +230,9 @@ fn computed_examples_are_those_of_the_second_writing() {
     let found = ready(&tokens_spec(LabelRule::NextToken), &Memory::default());
     let train = found.split("train").expect("a split");
     assert_eq!((train.length, train.shape, train.vocabulary), (1024, &[5][..], Some(50257)));
-    let zero = vec![30779, 30028, 9033, 19414, 49927, 15380];
+    let zero = [30779, 30028, 9033, 19414, 49927, 15380];
     assert_eq!(example(&train, 0, DRAW), (zero[..5].to_vec(), zero[1..].to_vec()));
-    let three = vec![1906, 46116, 20704, 7694, 4733, 4674];
+    let three = [1906, 46116, 20704, 7694, 4733, 4674];
     assert_eq!(example(&train, 3, DRAW), (three[..5].to_vec(), three[1..].to_vec()));
     let labels = SyntheticLabels::Classes { classes: 1000, shape: Vec::new() };
     let images = ready(&synthetic(SyntheticFeatures::Uniform(vec![5]), labels, 8), &Memory::default());

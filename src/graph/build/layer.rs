@@ -38,7 +38,8 @@ impl Builder {
         }
         let x = x?;
         // Tokens are names, not numbers: only a table can be asked for them.
-        if place.kind != "embedding" && !self.holds_numbers(place, x) {
+        // A learned table reads nothing of its input.
+        if !matches!(place.kind, "embedding" | "not-equal" | "learned") && !self.holds_numbers(place, x) {
             return None;
         }
         match layer.kind {

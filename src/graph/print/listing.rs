@@ -32,7 +32,8 @@ pub(super) fn listing(graph: &Graph, decisions: &[Decision]) -> String {
             [only] if Some(*only) == above => op_with_kernel(graph, node),
             [] => op_with_kernel(graph, node),
             several => {
-                let names: Vec<&str> = several.iter().map(|id| short(&graph.value(*id).name)).collect();
+                let names: Vec<&str> =
+                    several.iter().map(|id| short(&graph.value(*id).name, &node.layer)).collect();
                 format!("{} ← {}", op_with_kernel(graph, node), names.join(", "))
             }
         };
@@ -74,9 +75,10 @@ fn flows(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.value(id).role, Role::Features | Role::Result)
 }
 
-/// The name of a value's layer, for an operand of a later line.
-fn short(name: &str) -> &str {
-    name.strip_suffix(".output").unwrap_or(name)
+/// The name of a value's layer, for an operand of a later line; inside the reader's own path without that path.
+fn short<'a>(name: &'a str, reader: &str) -> &'a str {
+    let name = name.strip_suffix(".output").unwrap_or(name);
+    name.strip_prefix(reader).and_then(|rest| rest.strip_prefix('.')).unwrap_or(name)
 }
 
 /// `low`, or `low by precision.layer.0` where not the policy decided.

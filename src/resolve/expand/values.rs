@@ -7,6 +7,7 @@ use super::super::layers::{self, OperandRule};
 use super::super::module::is_identifier;
 use super::super::rule::Kind;
 use super::super::structure::{self, structure};
+use super::names::Names;
 use super::{Expander, Frame, Item};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::plan::{Block, Layer, Operand};
@@ -99,7 +100,11 @@ impl Expander<'_, '_> {
         let mut scope = inner.scope.as_ref().clone();
         for rule in module.parameters.iter().filter(|rule| rule.kind == Kind::Saved) {
             let Some((_, field)) = scope.get_mut(rule.name.as_ref()) else { continue };
-            let Value::Text(given) = &field.value else { continue };
+            let Value::Text(given) = &field.value else {
+                // Faulty, which was reported: known from here on, so that it is not unknown at every place that reads it.
+                saved.names.insert(rule.name.to_string(), (module.span, String::new()));
+                continue;
+            };
             if given.is_empty() {
                 continue;
             }
@@ -204,7 +209,7 @@ impl Expander<'_, '_> {
             _ => false,
         };
         if alone {
-            self.chain_named(nodes, frame, path, Some(name))
+            self.chain_in(nodes, frame, &mut Names::new(path), Some(name))
         } else {
             self.chain(nodes, frame, &inner)
         }
