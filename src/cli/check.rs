@@ -10,24 +10,32 @@ use crate::diag::{self, Diagnostic, Severity, SourceMap};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
-    let (diagnostics, sources) = match pipeline::check(&arguments.manifest) {
-        Ok(resolved) => (resolved.warnings, resolved.sources),
-        Err(Failure::Manifest { diagnostics, sources }) => (diagnostics, sources),
-        Err(other) => return Err(other),
-    };
+    let (diagnostics, sources) = answer(pipeline::check(&arguments.manifest))?;
     show(&diagnostics, &sources, arguments, ui);
     let errors = count(&diagnostics, Severity::Error);
     if errors > 0 {
         return Ok(Exit::Usage);
     }
-    let warnings = count(&diagnostics, Severity::Warning);
-    let what = match warnings {
+    ui.status("Checked", &format!("{}: {}", arguments.manifest, verdict(&diagnostics)));
+    Ok(Exit::Done)
+}
+
+/// What was found in the manifest; a failure when something else was in the way.
+fn answer(outcome: Result<pipeline::Resolved, Failure>) -> Result<(Vec<Diagnostic>, SourceMap), Failure> {
+    match outcome {
+        Ok(resolved) => Ok((resolved.warnings, resolved.sources)),
+        Err(Failure::Manifest { diagnostics, sources }) => Ok((diagnostics, sources)),
+        Err(other) => Err(other),
+    }
+}
+
+/// The last line for a manifest without errors.
+fn verdict(diagnostics: &[Diagnostic]) -> String {
+    match count(diagnostics, Severity::Warning) {
         0 => "no faults".to_owned(),
         1 => "1 warning".to_owned(),
         more => format!("{more} warnings"),
-    };
-    ui.status("Checked", &format!("{}: {what}", arguments.manifest));
-    Ok(Exit::Done)
+    }
 }
 
 fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
@@ -47,3 +55,8 @@ fn show(diagnostics: &[Diagnostic], sources: &SourceMap, arguments: &CheckArgume
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

@@ -359,7 +359,7 @@ fn modules_reach_nothing_but_what_they_are_given() {
         ("linear out=(expr)\"`nproc`\"", 219),
         ("linear out=(expr)\"threads\"", 220),
         ("linear out=(expr)\"seed\"", 220),
-        ("use \"https://example.org/net.kdl\"", 200),
+        ("use \"https://example.org/net.kdl\"", 215),
         ("use \"/etc/net.kdl\"", 215),
         ("use \"C:/net.kdl\"", 215),
         ("use \"~/net.kdl\"", 200),
