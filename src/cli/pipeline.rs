@@ -275,6 +275,7 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
         plan: &resolved.plan,
         compiled,
         steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        evaluation: prepared.split("test").is_some(),
         compile: &again,
     }));
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
