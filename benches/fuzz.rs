@@ -200,7 +200,7 @@ fn search(arguments: &Arguments) -> usize {
         let _ = fs::write(&current, &text);
         let watch = Instant::now();
         match attempt(&text) {
-            Ok(answer) if answers.insert(answer) && texts.len() < MOST_TEXTS && tried > first => {
+            Ok(answer) if answers.insert(answer.clone()) && texts.len() < MOST_TEXTS && tried > first => {
                 texts.push(text.clone())
             }
             Ok(_) => {}

@@ -77,7 +77,13 @@ fn compile(plan: &Plan, sources: &SourceMap, mut faults: Vec<Diagnostic>) -> Str
         }
     };
     let again = |batch: usize, _| autodiff::compile(plan, batch, &features, labels.clone()).ok();
-    let advice = lint::lint(&lint::Subject { plan, compiled: &compiled, steps: Some(100), compile: &again });
+    let advice = lint::lint(&lint::Subject {
+        plan,
+        compiled: &compiled,
+        steps: Some(100),
+        evaluation: false,
+        compile: &again,
+    });
     show(&advice, sources);
     faults.extend(advice);
     assert!(!print::step_text(&compiled.step).is_empty());

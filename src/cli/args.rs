@@ -1,7 +1,9 @@
 //! Arguments, as clap reads them.
 
+use super::completions::{codes, commands, documents, isas, names};
 use camino::Utf8PathBuf;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCandidates;
 
 /// Compile, lock, run and verify training runs, bit for bit
 #[derive(Debug, Parser)]
@@ -64,26 +66,32 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Print manifests in canonical form
     Fmt(FmtArguments),
-    /// Write a manifest that runs
+    /// Write a manifest that runs, for the digits or for data of yours
     Init(InitArguments),
+    /// Show a module, a layer or a node: what it is, what it takes
+    Doc(DocArguments),
     /// Measure the training step of a manifest
     Bench(BenchArguments),
     /// List, check and clean the store
     Store(StoreArguments),
     /// Speak the language server protocol on standard input and output, for editors
     Lsp,
-    /// Print shell completions
+    /// Print the script that completes commands, modules and codes in a shell
     Completions(CompletionsArguments),
+    /// Print a page of the manual, or write all of them
+    Man(ManArguments),
+    /// Print the JSON Schema of a document that --json prints
+    Schema(SchemaArguments),
 }
 
 /// Where the lock and the store are.
 #[derive(Args, Clone, Debug)]
 pub struct Places {
     /// Lock file [default: manifest.lock beside the manifest]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub lockfile: Option<Utf8PathBuf>,
     /// Store folder [default: .amp beside the manifest]
-    #[arg(long, value_name = "PATH", env = "AMP_STORE")]
+    #[arg(long, value_name = "PATH", env = "AMP_STORE", value_hint = ValueHint::DirPath)]
     pub store: Option<Utf8PathBuf>,
 }
 
@@ -94,7 +102,7 @@ pub struct Machine {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Force an instruction set that this machine has: scalar, avx2, avx512, neon
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(isas))]
     pub isa: Option<String>,
 }
 
@@ -102,7 +110,7 @@ pub struct Machine {
 #[derive(Args, Debug)]
 pub struct RunArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl")]
+    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Refuse a missing or stale lock instead of writing it
     #[arg(long)]
@@ -137,7 +145,7 @@ pub struct RunArguments {
 #[derive(Args, Debug)]
 pub struct LockArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl")]
+    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Answer whether the lock is up to date; write nothing
     #[arg(long, conflicts_with_all = ["dry_run", "update"])]
@@ -157,7 +165,7 @@ pub struct LockArguments {
 #[derive(Args, Debug)]
 pub struct CheckArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl")]
+    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
@@ -179,7 +187,7 @@ pub enum MessageFormat {
 #[derive(Args, Debug)]
 pub struct GraphArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl")]
+    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Stage to print
     #[arg(long, value_enum, default_value_t = Stage::Precision, value_name = "STAGE")]
@@ -223,8 +231,10 @@ pub enum GraphFormat {
 #[derive(Args, Debug)]
 pub struct DiffArguments {
     /// Lock, record or folder of a run
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub old: Utf8PathBuf,
     /// Lock, record or folder of a run
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub new: Utf8PathBuf,
     /// Print Markdown
     #[arg(long, conflicts_with = "json")]
@@ -238,7 +248,7 @@ pub struct DiffArguments {
 #[derive(Args, Debug)]
 pub struct VerifyArguments {
     /// Lock with recorded results, or a record or folder of a run
-    #[arg(default_value = "manifest.lock")]
+    #[arg(default_value = "manifest.lock", value_hint = ValueHint::AnyPath)]
     pub target: Utf8PathBuf,
     /// Run twice and compare the two runs with each other, whatever was recorded
     #[arg(long)]
@@ -255,7 +265,7 @@ pub struct VerifyArguments {
 #[derive(Args, Debug)]
 pub struct EnvArguments {
     /// Check this machine against a lock's manifest
-    #[arg(long, value_name = "LOCK")]
+    #[arg(long, value_name = "LOCK", value_hint = ValueHint::FilePath)]
     pub check: Option<Utf8PathBuf>,
 }
 
@@ -263,7 +273,7 @@ pub struct EnvArguments {
 #[derive(Args, Debug)]
 pub struct ExplainArguments {
     /// Code, such as AMP0203
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present = "all", add = ArgValueCandidates::new(codes))]
     pub code: Option<String>,
     /// List every code
     #[arg(long)]
@@ -274,7 +284,7 @@ pub struct ExplainArguments {
 #[derive(Args, Debug)]
 pub struct FmtArguments {
     /// Files to format
-    #[arg(default_value = "manifest.kdl")]
+    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub files: Vec<Utf8PathBuf>,
     /// Answer whether they are formatted; write nothing
     #[arg(long)]
@@ -285,18 +295,44 @@ pub struct FmtArguments {
 #[derive(Args, Debug)]
 pub struct InitArguments {
     /// Folder to write into
-    #[arg(default_value = ".")]
+    #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: Utf8PathBuf,
-    /// Kind of model
-    #[arg(long, default_value = "mlp", value_parser = ["mlp", "cnn"])]
-    pub kind: String,
+    /// Kind of model [default: asked on a terminal, mlp otherwise]
+    #[arg(long, value_parser = ["mlp", "cnn"])]
+    pub kind: Option<String>,
+    /// Data of yours: CSV, IDX, NPY or safetensors; handwritten digits otherwise
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub data: Option<Utf8PathBuf>,
+    /// The file of the labels, for IDX and NPY
+    #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
+    pub labels: Option<Utf8PathBuf>,
+    /// The shape of one picture, such as `--shape 1,28,28`, where the data does not tell it
+    #[arg(long, value_name = "SIZES", requires = "data", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub shape: Vec<u32>,
+}
+
+/// Arguments of `doc`.
+#[derive(Args, Debug)]
+pub struct DocArguments {
+    /// Module, layer, node or list: std:models/mlp, mlp, ./net.kdl, linear, optimizer, data.batch, layers, manifest
+    #[arg(add = ArgValueCandidates::new(names), value_hint = ValueHint::FilePath)]
+    pub name: Option<String>,
+    /// Show the text of a module too
+    #[arg(long)]
+    pub source: bool,
+    /// Show every node of a list in full
+    #[arg(long, conflicts_with = "source")]
+    pub full: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
 }
 
 /// Arguments of `bench`.
 #[derive(Args, Debug)]
 pub struct BenchArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl")]
+    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Timed blocks; the median is reported
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -339,7 +375,7 @@ pub enum StoreCommand {
 #[derive(Args, Clone, Debug)]
 pub struct StorePlace {
     /// Store folder
-    #[arg(long, value_name = "PATH", env = "AMP_STORE", default_value = ".amp")]
+    #[arg(long, value_name = "PATH", env = "AMP_STORE", value_hint = ValueHint::DirPath, default_value = ".amp")]
     pub store: Utf8PathBuf,
 }
 
@@ -348,4 +384,23 @@ pub struct StorePlace {
 pub struct CompletionsArguments {
     /// Shell
     pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Args, Debug)]
+pub struct ManArguments {
+    /// Command, such as `run` or `store gc` [default: the page of amp itself]
+    #[arg(add = ArgValueCandidates::new(commands))]
+    pub command: Vec<String>,
+    /// Write every page into this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
+    pub out: Option<Utf8PathBuf>,
+}
+
+/// Arguments of `schema`.
+#[derive(Args, Debug)]
+pub struct SchemaArguments {
+    /// Document, as its `schema` names it: run, lock, amp.diff/1 [default: list them]
+    #[arg(add = ArgValueCandidates::new(documents))]
+    pub name: Option<String>,
 }

@@ -10,21 +10,23 @@ use crate::diag::{self, Diagnostic, Severity, SourceMap};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
-    let (diagnostics, sources) = answer(pipeline::check(&arguments.manifest))?;
+    let (exit, diagnostics, sources) = answer(pipeline::check(&arguments.manifest))?;
     show(&diagnostics, &sources, arguments, ui);
-    let errors = count(&diagnostics, Severity::Error);
-    if errors > 0 {
-        return Ok(Exit::Usage);
+    if count(&diagnostics, Severity::Error) > 0 {
+        return Ok(exit);
     }
     ui.status("Checked", &format!("{}: {}", arguments.manifest, verdict(&diagnostics)));
     Ok(Exit::Done)
 }
 
-/// What was found in the manifest; a failure when something else was in the way.
-fn answer(outcome: Result<pipeline::Resolved, Failure>) -> Result<(Vec<Diagnostic>, SourceMap), Failure> {
+/// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.
+fn answer(
+    outcome: Result<pipeline::Resolved, Failure>,
+) -> Result<(Exit, Vec<Diagnostic>, SourceMap), Failure> {
     match outcome {
-        Ok(resolved) => Ok((resolved.warnings, resolved.sources)),
-        Err(Failure::Manifest { diagnostics, sources }) => Ok((diagnostics, sources)),
+        Ok(resolved) => Ok((Exit::Done, resolved.warnings, resolved.sources)),
+        Err(Failure::Manifest { diagnostics, sources }) => Ok((Exit::Usage, diagnostics, sources)),
+        Err(Failure::Faults { exit, diagnostics, sources }) => Ok((exit, diagnostics, sources)),
         Err(other) => Err(other),
     }
 }

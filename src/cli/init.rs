@@ -1,34 +1,167 @@
-//! `amp init`: a manifest that runs, with the digits that it learns.
+//! `amp init`: a manifest that runs, for the handwritten digits that come with amp or for a file of the user's.
+//!
+//! A file of the user's is read whole (`data::look`), so that the columns, classes and shape that are written are those
+//! of the file. What had to be assumed is said, in the manifest too. On a terminal the questions are asked that no option
+//! answered; elsewhere none is.
+
+mod ask;
+mod write;
 
 use super::args::InitArguments;
+use super::pipeline::{file_failure, relative_to};
 use super::{Exit, Failure, Ui};
-use crate::stdlib;
+use crate::data::look::{self, Look};
 use crate::store::write_file;
-use serde_json::json;
+use crate::world::Disk;
+use crate::{stdlib, syntax};
+use camino::{Utf8Path, Utf8PathBuf};
+use serde_json::{Value, json};
+use std::io::IsTerminal as _;
 
 /// The digits of the first example: 57 kB, so that a new manifest runs anywhere.
 const DIGITS: &[u8] = include_bytes!("../../examples/digits/data/digits.csv.gz");
 
+/// What is to be written.
+struct Wanted {
+    kind: String,
+    data: Option<Utf8PathBuf>,
+    labels: Option<Utf8PathBuf>,
+}
+
 /// Runs the command; nothing that is there is written over.
 pub fn run(arguments: &InitArguments, ui: &Ui) -> Result<Exit, Failure> {
     let manifest = arguments.folder.join("manifest.kdl");
-    let data = arguments.folder.join("data/digits.csv.gz");
     if manifest.exists() {
         return Err(
             Failure::new(Exit::Usage, format!("`{manifest}` is there already")).help("name another folder")
         );
     }
-    let template = stdlib::template(&arguments.kind)
-        .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no template `{}`", arguments.kind)))?;
-    if !data.exists() {
-        write_file(&data, DIGITS)?;
-    }
-    write_file(&manifest, template.as_bytes())?;
+    let wanted = wanted(arguments, ui)?;
+    let document = match &wanted.data {
+        None => digits(arguments, &wanted.kind, &manifest)?,
+        Some(data) => own_data(arguments, &wanted, data, &manifest, ui)?,
+    };
     if ui.json {
-        ui.document(&json!({ "schema": "amp.init/1", "manifest": manifest.as_str(), "data": data.as_str() }));
+        ui.document(&document);
     } else {
-        ui.status("Created", &format!("{manifest} and {data}"));
+        ui.status("Created", manifest.as_str());
         ui.status("Next", &format!("amp run {manifest}"));
     }
     Ok(Exit::Done)
+}
+
+/// What the options say, and on a terminal what the person answers.
+fn wanted(arguments: &InitArguments, ui: &Ui) -> Result<Wanted, Failure> {
+    let mut wanted = Wanted {
+        kind: arguments.kind.clone().unwrap_or_else(|| "mlp".to_owned()),
+        data: arguments.data.clone(),
+        labels: arguments.labels.clone(),
+    };
+    let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !ui.json && !ui.quiet;
+    if asks && arguments.kind.is_none() {
+        let answers =
+            ask::questions(&mut std::io::stdin().lock(), &mut std::io::stderr(), wanted.data.is_none());
+        let answers = answers.map_err(|error| {
+            Failure::new(Exit::Usage, format!("the answer could not be read: {error}"))
+                .help("say it by an option: `amp init --kind mlp`")
+        })?;
+        wanted.kind = answers.kind;
+        wanted.data = wanted.data.or(answers.data);
+    }
+    // Beside pictures that are named as those of MNIST, the labels are too.
+    if let (Some(data), None) = (&wanted.data, &wanted.labels) {
+        wanted.labels = look::labels_beside(data).map(Utf8PathBuf::from).filter(|path| path.is_file());
+    }
+    Ok(wanted)
+}
+
+/// The template with the digits beside it.
+fn digits(arguments: &InitArguments, kind: &str, manifest: &Utf8Path) -> Result<Value, Failure> {
+    let template = stdlib::template(kind)
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no template `{kind}`")))?;
+    let data = arguments.folder.join("data/digits.csv.gz");
+    if !data.exists() {
+        write_file(&data, DIGITS)?;
+    }
+    write_file(manifest, template.as_bytes())?;
+    let shape: &[usize] = if kind == "cnn" { &[1, 8, 8] } else { &[64] };
+    Ok(json!({
+        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": ["data/digits.csv.gz"], "kind": kind,
+        "task": "classification", "classes": 10, "shape": shape, "notes": [],
+    }))
+}
+
+/// A manifest for a file of the user's.
+fn own_data(
+    arguments: &InitArguments,
+    wanted: &Wanted,
+    data: &Utf8Path,
+    manifest: &Utf8Path,
+    ui: &Ui,
+) -> Result<Value, Failure> {
+    let mut look = look::look(data, wanted.labels.as_deref(), &Disk).map_err(file_failure)?;
+    let shape = example_shape(&wanted.kind, &mut look, &arguments.shape)?;
+    let labels = wanted.labels.as_deref().filter(|_| matches!(look.format, "idx" | "npy"));
+    let files = std::iter::once(data).chain(labels);
+    let files = files.map(|file| relative_to(&arguments.folder, file)).collect::<Result<Vec<_>, _>>()?;
+    let text = write::manifest(&wanted.kind, &files, &look, &shape);
+    let text = syntax::format(&text).map_err(|_| {
+        Failure::new(Exit::Usage, format!("the name `{data}` cannot stand in a manifest"))
+            .help("rename the file: letters, digits, `-`, `_` and `.`")
+    })?;
+    write_file(manifest, text.as_bytes())?;
+    if !ui.json {
+        ui.status("Read", &format!("{data}: {} examples of shape {:?}", look.examples, look.shape));
+        look.notes.iter().for_each(|note| ui.status("Assumed", note));
+    }
+    Ok(json!({
+        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": files, "kind": wanted.kind,
+        "task": if look.classes.is_some() { "classification" } else { "regression" },
+        "classes": look.classes, "shape": shape, "notes": look.notes,
+    }))
+}
+
+/// The shape of an example as the model wants it: (C, H, W) for a convolutional network.
+fn example_shape(kind: &str, look: &mut Look, asked: &[u32]) -> Result<Vec<usize>, Failure> {
+    let count: usize = look.shape.iter().product();
+    let asked: Vec<usize> = asked.iter().map(|size| *size as usize).collect();
+    let no_picture = |shape: &[usize]| {
+        Failure::new(Exit::Usage, format!("an example of shape {shape:?} is no picture that `cnn` can take"))
+            .help("write `--kind mlp`, or say the channels, height and width: `--shape 1,28,28`")
+    };
+    if !asked.is_empty() {
+        let product = asked.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
+        if product != Some(count) {
+            let message = format!("an example has {count} numbers, and the shape {asked:?} other ones");
+            return Err(
+                Failure::new(Exit::Usage, message).help(format!("give sizes whose product is {count}"))
+            );
+        }
+        if kind == "cnn" && !is_picture(&asked) {
+            return Err(no_picture(&asked));
+        }
+        return Ok(asked);
+    }
+    if kind != "cnn" {
+        return Ok(look.shape.clone());
+    }
+    let shape = match look.shape.as_slice() {
+        [height, width] => vec![1, *height, *width],
+        [width] => {
+            let side = width.isqrt();
+            if side * side != *width {
+                return Err(no_picture(&look.shape));
+            }
+            look.notes.push(format!("the {width} numbers of an example are a picture of {side} by {side}"));
+            vec![1, side, side]
+        }
+        whole => whole.to_vec(),
+    };
+    if is_picture(&shape) { Ok(shape) } else { Err(no_picture(&look.shape)) }
+}
+
+/// Channels come first and are fewer than pixels; pooling halves height and width.
+fn is_picture(shape: &[usize]) -> bool {
+    matches!(shape, [channels, height, width] if *height >= 2 && *width >= 2 && *channels <= height * width
+        && !(matches!(width, 2..=4) && *channels > 4))
 }

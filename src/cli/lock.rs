@@ -61,9 +61,10 @@ pub fn with_platforms(fresh: &Lock, existing: Option<&(String, Lock)>) -> Lock {
 fn check(ready: &Ready, ui: &Ui) -> Exit {
     let Some((text, locked)) = &ready.existing else {
         if ui.json {
-            ui.document(
-                &json!({ "schema": "amp.lock-check/1", "current": false, "missing": true, "stale": [] }),
-            );
+            ui.document(&json!({
+                "schema": "amp.lock-check/1", "current": false, "missing": true,
+                "code": lock::MISSING.to_string(), "stale": [],
+            }));
         } else {
             ui.error(
                 Some(lock::MISSING),

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod completions;
 mod diff;
+mod doc;
 mod env;
 mod exit;
 mod explain;
@@ -15,12 +16,15 @@ mod init;
 mod lock;
 mod lockfile;
 mod lsp;
+mod man;
 mod pipeline;
+mod places;
 mod progress;
 mod repeat;
 mod results;
 mod run;
 mod runs;
+mod schema;
 mod store;
 mod ui;
 mod verify;
@@ -37,6 +41,9 @@ use ui::Ui;
 /// Runs the command that the process was started with; returns its exit code.
 pub fn main() -> u8 {
     std::panic::set_hook(Box::new(report_bug));
+    if let Some(exit) = completions::answer() {
+        return exit.code();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -95,10 +102,13 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Explain(arguments) => explain::run(&arguments, ui),
         Command::Fmt(arguments) => fmt::run(&arguments, ui),
         Command::Init(arguments) => init::run(&arguments, ui),
+        Command::Doc(arguments) => doc::run(&arguments, ui),
         Command::Bench(arguments) => bench::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
         Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
+        Command::Man(arguments) => man::run(&arguments, ui),
+        Command::Schema(arguments) => schema::run(&arguments, ui),
     }
 }
 

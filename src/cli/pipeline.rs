@@ -3,8 +3,8 @@
 use super::args::{Machine, Places};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lockfile;
 use super::ui::Ui;
+use super::{lockfile, places};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
@@ -76,6 +76,11 @@ pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resu
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
                 initial(&resolved, folder_of(manifest), &compiled, world)?;
+                let length = session::length(&resolved.plan, &prepared)
+                    .and_then(|_| session::short_batch(&resolved.plan, &prepared));
+                if let Err(fault) = length {
+                    return Err(CompileFailure::exec(fault, &resolved.plan).with(resolved.sources));
+                }
                 advise(&mut resolved, &prepared, &compiled);
             }
             Err(failure) => return Err(failure.with(resolved.sources)),
@@ -85,7 +90,7 @@ pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resu
             let text = format!("shapes were not checked against the data: {missing}");
             resolved.warnings.push(Diagnostic::warning(faults[0].code, text));
         }
-        Err(faults) => return Err(data_failure(faults)),
+        Err(faults) => return Err(data_failure(faults, &resolved)),
     }
     Ok(resolved)
 }
@@ -96,7 +101,8 @@ pub fn lock_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resul
     let resolved = resolve_in(manifest, world)?;
     let folder = folder_of(manifest);
     let store = Store::open_read_only(root)?;
-    let prepared = data::prepare(&resolved.plan.data, folder, world, &store).map_err(data_failure)?;
+    let prepared = data::prepare(&resolved.plan.data, folder, world, &store)
+        .map_err(|faults| data_failure(faults, &resolved))?;
     let compile = |batch: usize| {
         compile(&resolved.plan, &prepared, batch).map_err(|failure| failure.with(resolved.sources.clone()))
     };
@@ -194,7 +200,8 @@ fn ready_with(
 ) -> Result<Ready, Failure> {
     let mut resolved = resolve(manifest)?;
     let folder = folder_of(manifest);
-    let mut prepared = prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
+    let mut prepared = prepare(&resolved.plan.data, folder, &Disk, store)
+        .map_err(|faults| data_failure(faults, &resolved))?;
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
@@ -203,8 +210,10 @@ fn ready_with(
         let short = match session::short_batch(&resolved.plan, &prepared) {
             Ok(Some(batch)) => Some(compile(batch)?),
             Ok(None) => None,
-            Err(fault) => return Err(CompileFailure::Exec(fault)),
+            Err(fault) => return Err(CompileFailure::exec(fault, &resolved.plan)),
         };
+        session::length(&resolved.plan, &prepared)
+            .map_err(|fault| CompileFailure::exec(fault, &resolved.plan))?;
         Ok((compiled, short))
     });
     let (compiled, short) = match outcome {
@@ -235,7 +244,14 @@ fn initial(
     world: &dyn World,
 ) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
     let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
-    let read = data::read_source(&initial.path, folder, world).map_err(|fault| data_failure(vec![fault]));
+    let read = data::read_source(&initial.path, folder, world).map_err(|fault| {
+        let diagnostics = vec![places::data(fault, &resolved.plan)];
+        Failure::Faults {
+            exit: exit_of(diagnostics[0].code.0),
+            diagnostics,
+            sources: resolved.sources.clone(),
+        }
+    });
     let (bytes, source) = read?;
     match initial::load(&resolved.plan, &compiled.graph, &bytes) {
         Ok(values) => Ok(values.map(|values| (source, values))),
@@ -259,6 +275,7 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
         plan: &resolved.plan,
         compiled,
         steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        evaluation: prepared.split("test").is_some(),
         compile: &again,
     }));
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
@@ -266,22 +283,27 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
 
 enum CompileFailure {
     Manifest(Vec<Diagnostic>),
-    Exec(ExecFault),
+    Exec { exit: Exit, fault: Diagnostic },
 }
 
 impl CompileFailure {
+    /// A fault of the run's length, which the manifest and the data decide together.
+    fn exec(fault: ExecFault, plan: &Plan) -> Self {
+        Self::Exec { exit: exit_of(fault.code.0), fault: places::run(fault, plan) }
+    }
+
     /// Adds the texts that its places point into.
     fn with(self, sources: SourceMap) -> Failure {
         match self {
             Self::Manifest(diagnostics) => Failure::Manifest { diagnostics, sources },
-            Self::Exec(fault) => fault.into(),
+            Self::Exec { exit, fault } => Failure::Faults { exit, diagnostics: vec![fault], sources },
         }
     }
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     let split =
-        prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
+        prepared.split("train").ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
     let labels = if split.has_classes() {
         // Labels that follow from tokens are tokens.
         let tokens = split.vocabulary.filter(|_| *split.rule != LabelRule::Given);
@@ -339,9 +361,13 @@ fn derive(
 
 /// The path of the manifest as seen from the lock's folder, with `/`: the same on every machine.
 fn relative(manifest: &Utf8Path, lock: &Utf8Path) -> Result<String, Failure> {
-    let manifest = absolute(manifest)?;
-    let lock_folder = absolute(folder_of(lock))?;
-    let (mut from, mut to) = (lock_folder.components().peekable(), manifest.components().peekable());
+    relative_to(folder_of(lock), manifest)
+}
+
+/// A path as seen from a folder, with `/`.
+pub fn relative_to(folder: &Utf8Path, path: &Utf8Path) -> Result<String, Failure> {
+    let (folder, path) = (absolute(folder)?, absolute(path)?);
+    let (mut from, mut to) = (folder.components().peekable(), path.components().peekable());
     while let (Some(left), Some(right)) = (from.peek(), to.peek())
         && left == right
     {
@@ -449,16 +475,23 @@ fn exit_of(code: u16) -> Exit {
     }
 }
 
-/// Faults of data as diagnostics.
-fn data_failure(faults: Vec<DataFault>) -> Failure {
+/// Faults of files that no manifest names yet.
+pub fn file_failure(faults: Vec<DataFault>) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
     let diagnostics = faults.into_iter().map(Diagnostic::from).collect();
     Failure::Faults { exit, diagnostics, sources: SourceMap::default() }
 }
 
+/// Faults of data as diagnostics.
+fn data_failure(faults: Vec<DataFault>, resolved: &Resolved) -> Failure {
+    let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
+    let diagnostics = faults.into_iter().map(|fault| places::data(fault, &resolved.plan)).collect();
+    Failure::Faults { exit, diagnostics, sources: resolved.sources.clone() }
+}
+
 /// The same for a check of the sources after a run.
 pub fn recheck(prepared: &Prepared, folder: &Utf8Path) -> Result<(), Failure> {
-    data::recheck(&prepared.sources, folder, &Disk).map_err(data_failure)
+    data::recheck(&prepared.sources, folder, &Disk).map_err(file_failure)
 }
 
 impl From<ExecFault> for Failure {

@@ -48,6 +48,7 @@ pub mod gunzip;
 pub mod idx;
 mod known;
 mod layout;
+pub mod look;
 pub mod masking;
 pub mod normalise;
 pub mod npy;

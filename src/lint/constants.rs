@@ -48,9 +48,9 @@ pub(super) fn say(what: &str, value: f32, format: Format) -> Option<Diagnostic> 
     if value != 0.0 && rounded == 0.0 {
         let message =
             format!("{what} {value:e} is 0 in {name}, whose smallest number is {}", smallest(format));
-        return Some(Diagnostic::warning(codes::FLUSHED, message).help(format!(
-            "write a larger value, or keep the layer in f32: `precision … {{ layer \"…\" dtype=\"f32\" }}`"
-        )));
+        return Some(Diagnostic::warning(codes::FLUSHED, message).help(
+            "write a larger value, or keep the layer in f32: `precision … { layer \"…\" dtype=\"f32\" }`",
+        ));
     }
     if value.is_finite() && !rounded.is_finite() {
         let message =

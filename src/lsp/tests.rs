@@ -318,7 +318,7 @@ fn formatting_outline_and_fixes() {
     let data = &outline[3];
     assert_eq!((data["name"].as_str(), data["detail"].as_str()), (Some("data"), Some("digits")));
     assert_eq!(data["children"].as_array().map(Vec::len), Some(6));
-    let range = json!({ "start": { "line": 22, "character": 10 }, "end": { "line": 22, "character": 12 } });
+    let range = json!({ "start": { "line": 24, "character": 10 }, "end": { "line": 24, "character": 12 } });
     let parameters = json!({
         "textDocument": { "uri": PATH }, "range": range, "context": { "diagnostics": [] },
     });

@@ -6,6 +6,7 @@
 pub mod json;
 pub mod markdown;
 pub use crate::diag::number;
+pub mod reference;
 pub mod style;
 pub mod summary;
 pub mod table;

@@ -167,7 +167,7 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<For
         Sources::None => return None,
     };
     let node = fields.child("format");
-    let told = told_by_name(features);
+    let told = crate::data::look::format_of(features);
     let Some(name) = node.and_then(|node| node.optional_text("format")).or(told) else {
         // Without a readable path or name there was a report already.
         if node.is_none() && !features.as_str().is_empty() {
@@ -249,21 +249,6 @@ fn name_of(format: &Format) -> &'static str {
         Format::Text => "text",
         Format::Tokens { .. } => "tokens",
         Format::Idx | Format::Synthetic(_) => "idx",
-    }
-}
-
-fn told_by_name(path: &Utf8Path) -> Option<&'static str> {
-    let name = path.file_name()?.to_ascii_lowercase();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    let idx = name.ends_with("-ubyte") && (name.contains("-idx") || name.contains(".idx"));
-    match name.rsplit('.').next() {
-        Some("csv") => Some("csv"),
-        Some("npy") => Some("npy"),
-        Some("safetensors") => Some("safetensors"),
-        Some("idx") => Some("idx"),
-        Some("txt") => Some("text"),
-        _ if idx => Some("idx"),
-        _ => None,
     }
 }
 

@@ -55,6 +55,40 @@ pub fn nodes_in(sort: TextSort, path: &[&str]) -> Vec<NodeRule> {
     }
 }
 
+/// An operand of a layer that takes several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperandDoc {
+    /// The name of the child node whose chain gives it.
+    pub name: &'static str,
+    /// Whether the layer cannot do without.
+    pub required: bool,
+    /// What it is, a phrase.
+    pub doc: &'static str,
+}
+
+/// The operands of a layer; none for one that takes the current value alone.
+pub fn operands_of(layer: &str) -> Vec<OperandDoc> {
+    let bare = |doc: &'static str| {
+        doc.strip_suffix(" is expected").or(doc.strip_suffix(" are expected")).unwrap_or(doc)
+    };
+    let describe = |rule: &layers::OperandRule| OperandDoc {
+        name: rule.name,
+        required: rule.required,
+        doc: bare(rule.doc),
+    };
+    layers::operands(layer).iter().map(describe).collect()
+}
+
+/// The functions of expressions, as they are written, and what each gives.
+pub fn functions() -> &'static [(&'static str, &'static str)] {
+    expression::FUNCTIONS
+}
+
+/// Whether a node of a model's body shapes the body, and is no layer.
+pub fn is_structure(name: &str) -> bool {
+    STRUCTURES.contains(&name)
+}
+
 /// The children of the last node of a path below these rules.
 fn children_of(mut rules: Vec<NodeRule>, path: &[&str]) -> Vec<NodeRule> {
     for name in path {
@@ -127,7 +161,7 @@ pub fn describe_value(rule: &Rule) -> String {
     format!("`{}` ({}): {}", rule.name, value_type(rule), sentence(&rule.doc))
 }
 
-fn sentence(doc: &str) -> String {
+pub(crate) fn sentence(doc: &str) -> String {
     if doc.is_empty() || doc.ends_with('.') { doc.to_owned() } else { format!("{doc}.") }
 }
 
@@ -183,6 +217,18 @@ pub struct ModuleDoc {
     pub parameters: Vec<Rule>,
     /// Its name in its `module` line.
     pub span: Span,
+}
+
+impl From<&super::LibraryModule> for ModuleDoc {
+    fn from(module: &super::LibraryModule) -> Self {
+        Self {
+            name: module.name.to_owned(),
+            kind: module.kind,
+            doc: module.doc.clone(),
+            parameters: module.parameters.clone(),
+            span: Span { file: FileId(0), start: 0, end: 0 },
+        }
+    }
 }
 
 impl ModuleDoc {

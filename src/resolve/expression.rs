@@ -23,6 +23,7 @@ mod text;
 mod token;
 
 use self::evaluator::Evaluator;
+pub(crate) use self::functions::FUNCTIONS;
 pub(crate) use self::text::interpolate;
 
 use self::token::{Lexical, Token, tokens};

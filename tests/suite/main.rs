@@ -6,13 +6,16 @@ mod commands;
 mod damage;
 mod exits;
 mod faults;
+mod language;
 mod locks;
 mod lsp;
 mod page_sessions;
 mod pages;
 mod readme;
+mod reference;
 mod repro;
 mod runs;
+mod schemas;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -79,7 +82,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn of(output: Output) -> Self {
+    /// What came of a process.
+    pub fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -230,7 +230,9 @@ fn untrue(page: &CodePage) -> Vec<String> {
     let text: String = wrong.iter().map(|fence| fence.body).collect();
     let manifest = if wrong.iter().any(|fence| fence.name == Some("data.csv")) {
         TABLE
-    } else if ["ubyte", ".npy", ".safetensors"].iter().any(|name| text.contains(name)) {
+    } else if !text.contains("initial ")
+        && ["ubyte", ".npy", ".safetensors"].iter().any(|name| text.contains(name))
+    {
         ARRAYS
     } else {
         DIGITS
@@ -267,7 +269,7 @@ fn the_sessions_of_the_pages_are_true() {
     let (skipped, run): (Vec<_>, Vec<_>) =
         pages.partition(|page| NOT_RAISED.iter().any(|(code, _)| *code == page.code.0));
     assert_eq!(skipped.len(), NOT_RAISED.len(), "every code that is excused is in the catalogue");
-    let untrue: Vec<String> = run.iter().flat_map(|page| untrue(page)).collect();
+    let untrue: Vec<String> = run.iter().flat_map(untrue).collect();
     assert!(untrue.is_empty(), "{}", untrue.join("\n\n"));
     assert!(run.len() > 45, "{} pages", run.len());
 }

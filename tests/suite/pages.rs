@@ -33,7 +33,10 @@ fn codes_of(files: &[(String, String)]) -> Vec<String> {
     }
     let document = place.amp(&["check", "--json"]).json();
     let list = document["diagnostics"].as_array().expect("diagnostics").clone();
-    list.iter().map(|diagnostic| diagnostic["code"].as_str().expect("a code").to_owned()).collect()
+    let mut codes: Vec<String> =
+        list.iter().map(|diagnostic| diagnostic["code"].as_str().expect("a code").to_owned()).collect();
+    codes.dedup();
+    codes
 }
 
 /// Codes whose fault an earlier stage reports first, as their pages say; the graph checks them for plans built by hand.
@@ -41,7 +44,7 @@ const MET_EARLIER: [u16; 5] = [309, 310, 312, 316, 402];
 
 #[test]
 fn the_examples_of_graph_and_precision_pages_are_true() {
-    let mut run = 0;
+    let (mut run, mut untrue) = (0, Vec::new());
     for page in CATALOGUE.iter().filter(|page| (300..500).contains(&page.code.0)) {
         let (wrong, right) = (files(page.page, "Wrong"), files(page.page, "Right"));
         assert!(!wrong.is_empty() && !right.is_empty(), "{} has no examples", page.code);
@@ -49,11 +52,15 @@ fn the_examples_of_graph_and_precision_pages_are_true() {
         let found = codes_of(&wrong);
         if MET_EARLIER.contains(&page.code.0) {
             assert!(!found.is_empty(), "{code}: the wrong example is accepted");
-        } else {
-            assert_eq!(found, [code.as_str()], "{code}: the wrong example");
+        } else if found != [code.as_str()] {
+            untrue.push(format!("{code}: the wrong example gives {found:?}"));
         }
-        assert_eq!(codes_of(&right), [""; 0], "{code}: the right example");
+        let found = codes_of(&right);
+        if !found.is_empty() {
+            untrue.push(format!("{code}: the right example gives {found:?}"));
+        }
         run += 1;
     }
+    assert!(untrue.is_empty(), "{}", untrue.join("\n"));
     assert!(run >= 15, "{run} pages");
 }

@@ -86,7 +86,7 @@ fn shown(source: &str) -> (String, Vec<Diagnostic>) {
     let outcome = pipeline::check_in(Utf8Path::new("manifest.kdl"), &world, nowhere);
     let extra = outcome.as_ref().map(|resolved| extra(source, resolved)).unwrap_or_default();
     let (mut diagnostics, mut sources) = match answer(outcome) {
-        Ok(found) => found,
+        Ok((_, diagnostics, sources)) => (diagnostics, sources),
         Err(Failure::Faults { diagnostics, sources, .. } | Failure::Manifest { diagnostics, sources }) => {
             (diagnostics, sources)
         }

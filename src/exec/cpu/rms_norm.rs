@@ -74,11 +74,12 @@ pub fn rms_norm_backward(
     parallel(threads, blocks, grain(CHEAP, 2 * ROWS * columns), outputs, |range, (dx, gammas)| {
         for (index, block) in range.clone().enumerate() {
             let dgamma = &mut gammas.slice[index * columns..(index + 1) * columns];
-            for row in block * ROWS..rows.min((block + 1) * ROWS) {
+            let these = block * ROWS..rows.min((block + 1) * ROWS);
+            for (row, rstd) in these.clone().zip(&rstd[these]) {
                 let (first, own) = (row * columns, (row - range.start * ROWS) * columns);
                 let (x, dy) = (&x[first..first + columns], &dy[first..first + columns]);
                 let dx = &mut dx.slice[own..own + columns];
-                backward_row(isa, x, dy, gamma, rstd[row], dx, dgamma);
+                backward_row(isa, x, dy, gamma, *rstd, dx, dgamma);
                 round_slice(isa, format, dx);
             }
         }

@@ -38,14 +38,14 @@ pub fn rms_norm_backward(
 ) {
     let n = columns as f32;
     let mut products = vec![0.0; x.len()];
-    for row in 0..rstd.len() {
+    for (row, rstd) in rstd.iter().enumerate() {
         let at = |column: usize| row * columns + column;
-        let normal: Vec<f32> = (0..columns).map(|column| x[at(column)] * rstd[row]).collect();
+        let normal: Vec<f32> = (0..columns).map(|column| x[at(column)] * rstd).collect();
         let g: Vec<f32> = (0..columns).map(|column| dy[at(column)] * gamma[column]).collect();
         let projected: Vec<f32> = g.iter().zip(&normal).map(|(g, normal)| g * normal).collect();
         let projection = sum(&projected) / n;
         for column in 0..columns {
-            dx[at(column)] = round(format, rstd[row] * (g[column] - normal[column] * projection));
+            dx[at(column)] = round(format, rstd * (g[column] - normal[column] * projection));
             products[at(column)] = dy[at(column)] * normal[column];
         }
     }

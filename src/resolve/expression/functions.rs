@@ -7,7 +7,7 @@ use super::evaluator::{Evaluated, Evaluator};
 use super::{Fault, Sort, Typed, real};
 
 /// The functions, as a person writes them, and what each gives.
-pub(super) const FUNCTIONS: &[(&str, &str)] = &[
+pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("min(a, b)", "the smaller one; of two or more"),
     ("max(a, b)", "the larger one; of two or more"),
     ("floor-divide(a, b)", "the quotient of whole numbers, rounded down"),

@@ -553,13 +553,6 @@ fn templates_and_the_library_are_right_and_formatted() {
     }
 }
 
-#[test]
-fn the_kinds_of_a_policy_are_the_kinds_of_the_graph() {
-    let mut kinds = crate::resolve::OP_KINDS.to_vec();
-    kinds.sort_unstable();
-    assert_eq!(kinds, crate::graph::op::POLICY_KINDS);
-}
-
 /// Each of these is small on disk and large when it is taken at its word.
 #[test]
 fn hostile_manifests_and_modules_end_soon() {
