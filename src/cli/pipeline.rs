@@ -245,7 +245,7 @@ fn initial(
 ) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
     let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
     let read = data::read_source(&initial.path, folder, world).map_err(|fault| {
-        let diagnostics = vec![places::data(fault, &resolved.plan)];
+        let diagnostics = vec![places::initial(fault, &resolved.plan)];
         Failure::Faults {
             exit: exit_of(diagnostics[0].code.0),
             diagnostics,
