@@ -27,6 +27,7 @@ use crate::resolve;
 use crate::store::{Store, StoreError};
 use crate::world::{Disk, World};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeSet;
 
 /// Version of the portable arithmetic: raised whenever a kernel gives other bits.
 pub const ARITHMETIC: u32 = 1;
@@ -485,7 +486,13 @@ pub fn file_failure(faults: Vec<DataFault>) -> Failure {
 /// Faults of data as diagnostics.
 fn data_failure(faults: Vec<DataFault>, resolved: &Resolved) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
-    let diagnostics = faults.into_iter().map(|fault| places::data(fault, &resolved.plan)).collect();
+    let mut diagnostics: Vec<Diagnostic> =
+        faults.into_iter().map(|fault| places::data(fault, &resolved.plan)).collect();
+    // Many rows of one file have one line of the manifest, which is shown once.
+    let mut shown = BTreeSet::new();
+    for diagnostic in &mut diagnostics {
+        diagnostic.labels.retain(|label| shown.insert((label.span.file, label.span.start)));
+    }
     Failure::Faults { exit, diagnostics, sources: resolved.sources.clone() }
 }
 
