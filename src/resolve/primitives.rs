@@ -51,7 +51,7 @@ pub const OP_KINDS: [&str; 36] = [
 ];
 
 /// The formats that a policy can name.
-pub(crate) const FORMATS: [&str; 3] = ["f32", "f16", "bf16"];
+pub(crate) const FORMATS: [&str; 4] = ["f32", "f16", "bf16", "tf32"];
 
 /// What the primitives of a kind may hold.
 pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
@@ -300,6 +300,7 @@ pub(crate) fn format(name: &str) -> Format {
     match name {
         "f16" => Format::F16,
         "bf16" => Format::Bf16,
+        "tf32" => Format::Tf32,
         _ => Format::F32,
     }
 }
