@@ -3,10 +3,9 @@
 use super::buffer::Buffer;
 use super::engine::{Batch, Engine};
 use super::threads::Threads;
-use crate::arithmetic::Isa;
-use crate::arithmetic::fused::fused_multiply_add;
 use crate::arithmetic::half::{Format, round_tf32};
 use crate::arithmetic::philox::Stream;
+use crate::arithmetic::{Isa, fused_multiply_add};
 use crate::autodiff::samples::{self, Sample};
 use crate::graph::{DType, LabelKind};
 use crate::plan::{Block, Layer, LayerKind, Loss, Optimizer, Scaler};
