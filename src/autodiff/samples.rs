@@ -75,7 +75,7 @@ pub fn conv_kind(
 
 /// Chains that meet.
 pub fn parallel(path: &str, combine: Combine, chains: Vec<Vec<Block>>) -> Block {
-    Block::Parallel { path: path.to_owned(), combine, chains, span: span(5) }
+    Block::Parallel { path: path.to_owned(), combine, chains, span: span(5), library: None }
 }
 
 /// PyTorch's CUDA autocast lists with a low format.

@@ -7,8 +7,8 @@ use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::graph::check::check_step;
 use crate::graph::memory::device_memory;
-use crate::graph::{DType, LabelKind, Node, Op, POLICY_KINDS, Role, Unary, ValueId};
-use crate::plan::{Combine, Optimizer, Scaler};
+use crate::graph::{DType, LabelKind, Node, Op, Role, Unary, ValueId};
+use crate::plan::{Combine, OP_KINDS, Optimizer, Scaler};
 use std::collections::BTreeSet;
 
 fn kinds(nodes: &[Node]) -> Vec<&'static str> {
@@ -123,7 +123,7 @@ fn the_samples_hold_every_op() {
         "unscale",
         "upsample2d-backward",
     ];
-    let expected: BTreeSet<&str> = unary.chain(others).chain(POLICY_KINDS).collect();
+    let expected: BTreeSet<&str> = unary.chain(others).chain(OP_KINDS).collect();
     assert_eq!(found, expected);
 }
 

@@ -10,24 +10,34 @@ use crate::diag::{self, Diagnostic, Severity, SourceMap};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
-    let (diagnostics, sources) = match pipeline::check(&arguments.manifest) {
-        Ok(resolved) => (resolved.warnings, resolved.sources),
-        Err(Failure::Manifest { diagnostics, sources }) => (diagnostics, sources),
-        Err(other) => return Err(other),
-    };
+    let (exit, diagnostics, sources) = answer(pipeline::check(&arguments.manifest))?;
     show(&diagnostics, &sources, arguments, ui);
-    let errors = count(&diagnostics, Severity::Error);
-    if errors > 0 {
-        return Ok(Exit::Usage);
+    if count(&diagnostics, Severity::Error) > 0 {
+        return Ok(exit);
     }
-    let warnings = count(&diagnostics, Severity::Warning);
-    let what = match warnings {
+    ui.status("Checked", &format!("{}: {}", arguments.manifest, verdict(&diagnostics)));
+    Ok(Exit::Done)
+}
+
+/// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.
+fn answer(
+    outcome: Result<pipeline::Resolved, Failure>,
+) -> Result<(Exit, Vec<Diagnostic>, SourceMap), Failure> {
+    match outcome {
+        Ok(resolved) => Ok((Exit::Done, resolved.warnings, resolved.sources)),
+        Err(Failure::Manifest { diagnostics, sources }) => Ok((Exit::Usage, diagnostics, sources)),
+        Err(Failure::Faults { exit, diagnostics, sources }) => Ok((exit, diagnostics, sources)),
+        Err(other) => Err(other),
+    }
+}
+
+/// The last line for a manifest without errors.
+fn verdict(diagnostics: &[Diagnostic]) -> String {
+    match count(diagnostics, Severity::Warning) {
         0 => "no faults".to_owned(),
         1 => "1 warning".to_owned(),
         more => format!("{more} warnings"),
-    };
-    ui.status("Checked", &format!("{}: {what}", arguments.manifest));
-    Ok(Exit::Done)
+    }
 }
 
 fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
@@ -47,3 +57,8 @@ fn show(diagnostics: &[Diagnostic], sources: &SourceMap, arguments: &CheckArgume
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;

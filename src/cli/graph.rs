@@ -24,7 +24,7 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let store = pipeline::open_store_to_read(&arguments.manifest, &arguments.places)?;
-    let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    let ready = pipeline::ready_to_show(&arguments.manifest, &arguments.places, &store, ui)?;
     let compiled = &ready.compiled;
     if let Some(layer) = &arguments.why {
         require_layer(compiled, layer)?;

@@ -8,7 +8,7 @@ mod ask;
 mod write;
 
 use super::args::InitArguments;
-use super::pipeline::{data_failure, relative_to};
+use super::pipeline::{file_failure, relative_to};
 use super::{Exit, Failure, Ui};
 use crate::data::look::{self, Look};
 use crate::store::write_file;
@@ -99,7 +99,7 @@ fn own_data(
     manifest: &Utf8Path,
     ui: &Ui,
 ) -> Result<Value, Failure> {
-    let mut look = look::look(data, wanted.labels.as_deref(), &Disk).map_err(data_failure)?;
+    let mut look = look::look(data, wanted.labels.as_deref(), &Disk).map_err(file_failure)?;
     let shape = example_shape(&wanted.kind, &mut look, &arguments.shape)?;
     let labels = wanted.labels.as_deref().filter(|_| matches!(look.format, "idx" | "npy"));
     let files = std::iter::once(data).chain(labels);

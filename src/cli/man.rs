@@ -66,7 +66,7 @@ fn pages() -> Vec<(String, String)> {
 
 fn page(command: Command) -> String {
     let subcommands = command.has_subcommands();
-    let man = clap_mangen::Man::new(command).manual("amp");
+    let man = clap_mangen::Man::new(command).manual("amp").source(concat!("amp ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     let drawn = [
         man.render_title(&mut text),

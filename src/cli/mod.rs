@@ -18,6 +18,7 @@ mod lockfile;
 mod lsp;
 mod man;
 mod pipeline;
+mod places;
 mod progress;
 mod repeat;
 mod results;

@@ -3,8 +3,8 @@
 use super::args::{Machine, Places};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lockfile;
 use super::ui::Ui;
+use super::{lockfile, places};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
@@ -25,7 +25,7 @@ use crate::probe::{Environment, MemoryLimit};
 use crate::report::number::bytes;
 use crate::resolve;
 use crate::store::{Store, StoreError};
-use crate::world::{Disk, World as _};
+use crate::world::{Disk, World};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// Version of the portable arithmetic: raised whenever a kernel gives other bits.
@@ -43,9 +43,13 @@ pub struct Resolved {
 
 /// Reads and resolves a manifest.
 pub fn resolve(manifest: &Utf8Path) -> Result<Resolved, Failure> {
-    let text = read_text(manifest)?;
+    resolve_in(manifest, &Disk)
+}
+
+fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failure> {
+    let text = resolve::read(manifest, world).map_err(unreadable)?;
     let mut sources = SourceMap::default();
-    let (plan, diagnostics) = resolve::resolve_text(manifest, &text, &Disk, &mut sources);
+    let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
         Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
             Ok(Resolved { plan, sources, warnings: diagnostics })
@@ -61,13 +65,22 @@ pub fn manifest_path(path: &Utf8Path) -> Utf8PathBuf {
 
 /// Resolves a manifest and, when its data is there, compiles it; all faults and warnings, nothing else.
 pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
-    let mut resolved = resolve(manifest)?;
-    // A store that is nowhere: checking writes nothing.
-    let Ok(store) = Store::open_read_only(&folder_of(manifest).join(".amp")) else { return Ok(resolved) };
-    match data::prepare(&resolved.plan.data, folder_of(manifest), &Disk, &store) {
+    check_in(manifest, &Disk, &folder_of(manifest).join(".amp"))
+}
+
+/// As [`check`], for a manifest in any world, with the store at `root`, to which nothing is written.
+pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Result<Resolved, Failure> {
+    let mut resolved = resolve_in(manifest, world)?;
+    let Ok(store) = Store::open_read_only(root) else { return Ok(resolved) };
+    match data::prepare_known(&resolved.plan.data, folder_of(manifest), world, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
-                initial(&resolved, folder_of(manifest), &compiled)?;
+                initial(&resolved, folder_of(manifest), &compiled, world)?;
+                let length = session::length(&resolved.plan, &prepared)
+                    .and_then(|_| session::short_batch(&resolved.plan, &prepared));
+                if let Err(fault) = length {
+                    return Err(CompileFailure::exec(fault, &resolved.plan).with(resolved.sources));
+                }
                 advise(&mut resolved, &prepared, &compiled);
             }
             Err(failure) => return Err(failure.with(resolved.sources)),
@@ -77,15 +90,36 @@ pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
             let text = format!("shapes were not checked against the data: {missing}");
             resolved.warnings.push(Diagnostic::warning(faults[0].code, text));
         }
-        Err(faults) => return Err(data_failure(faults)),
+        Err(faults) => return Err(data_failure(faults, &resolved)),
     }
     Ok(resolved)
 }
 
+/// The lock of a manifest in any world, for tests; its data is not kept.
+#[cfg(test)]
+pub fn lock_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Result<Lock, Failure> {
+    let resolved = resolve_in(manifest, world)?;
+    let folder = folder_of(manifest);
+    let store = Store::open_read_only(root)?;
+    let prepared = data::prepare(&resolved.plan.data, folder, world, &store)
+        .map_err(|faults| data_failure(faults, &resolved))?;
+    let compile = |batch: usize| {
+        compile(&resolved.plan, &prepared, batch).map_err(|failure| failure.with(resolved.sources.clone()))
+    };
+    let compiled = compile(resolved.plan.data.batch)?;
+    let short = session::short_batch(&resolved.plan, &prepared)?.map(compile).transpose()?;
+    let initial = initial(&resolved, folder, &compiled, world)?;
+    let first = initial.as_ref().map(|(_, values)| values);
+    Ok(derive(&resolved.plan, &prepared, &compiled, short.as_ref(), first, manifest.as_str()))
+}
+
 /// Reads a text that a person named on the command line.
 pub fn read_text(path: &Utf8Path) -> Result<String, Failure> {
-    resolve::read(path, &Disk)
-        .map_err(|fault| Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() })
+    resolve::read(path, &Disk).map_err(unreadable)
+}
+
+fn unreadable(fault: Box<Diagnostic>) -> Failure {
+    Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() }
 }
 
 /// The folder that paths in a manifest are relative to.
@@ -146,9 +180,28 @@ pub struct Ready {
 
 /// Goes through all stages up to the lock.
 pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
+    ready_with(data::prepare, manifest, places, store, ui)
+}
+
+/// As [`ready`], for a command that shows shapes and makes no lock: sources whose digest is known are not read.
+pub fn ready_to_show(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
+    ready_with(data::prepare_known, manifest, places, store, ui)
+}
+
+/// How data is prepared.
+type Prepare = fn(&data::DataSpec, &Utf8Path, &dyn World, &Store) -> Result<Prepared, Vec<DataFault>>;
+
+fn ready_with(
+    prepare: Prepare,
+    manifest: &Utf8Path,
+    places: &Places,
+    store: &Store,
+    ui: &Ui,
+) -> Result<Ready, Failure> {
     let mut resolved = resolve(manifest)?;
     let folder = folder_of(manifest);
-    let mut prepared = data::prepare(&resolved.plan.data, folder, &Disk, store).map_err(data_failure)?;
+    let mut prepared = prepare(&resolved.plan.data, folder, &Disk, store)
+        .map_err(|faults| data_failure(faults, &resolved))?;
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
@@ -157,15 +210,17 @@ pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Re
         let short = match session::short_batch(&resolved.plan, &prepared) {
             Ok(Some(batch)) => Some(compile(batch)?),
             Ok(None) => None,
-            Err(fault) => return Err(CompileFailure::Exec(fault)),
+            Err(fault) => return Err(CompileFailure::exec(fault, &resolved.plan)),
         };
+        session::length(&resolved.plan, &prepared)
+            .map_err(|fault| CompileFailure::exec(fault, &resolved.plan))?;
         Ok((compiled, short))
     });
     let (compiled, short) = match outcome {
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
-    let initial = initial(&resolved, folder, &compiled)?.map(|(source, values)| {
+    let initial = initial(&resolved, folder, &compiled, &Disk)?.map(|(source, values)| {
         // As a source of data: it is in the lock with its digest, and it is hashed again after the run.
         prepared.sources.push(source);
         values
@@ -186,9 +241,17 @@ fn initial(
     resolved: &Resolved,
     folder: &Utf8Path,
     compiled: &Compiled,
+    world: &dyn World,
 ) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
     let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
-    let read = data::read_source(&initial.path, folder, &Disk).map_err(|fault| data_failure(vec![fault]));
+    let read = data::read_source(&initial.path, folder, world).map_err(|fault| {
+        let diagnostics = vec![places::data(fault, &resolved.plan)];
+        Failure::Faults {
+            exit: exit_of(diagnostics[0].code.0),
+            diagnostics,
+            sources: resolved.sources.clone(),
+        }
+    });
     let (bytes, source) = read?;
     match initial::load(&resolved.plan, &compiled.graph, &bytes) {
         Ok(values) => Ok(values.map(|values| (source, values))),
@@ -212,6 +275,7 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
         plan: &resolved.plan,
         compiled,
         steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        evaluation: prepared.split("test").is_some(),
         compile: &again,
     }));
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
@@ -219,22 +283,27 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
 
 enum CompileFailure {
     Manifest(Vec<Diagnostic>),
-    Exec(ExecFault),
+    Exec { exit: Exit, fault: Diagnostic },
 }
 
 impl CompileFailure {
+    /// A fault of the run's length, which the manifest and the data decide together.
+    fn exec(fault: ExecFault, plan: &Plan) -> Self {
+        Self::Exec { exit: exit_of(fault.code.0), fault: places::run(fault, plan) }
+    }
+
     /// Adds the texts that its places point into.
     fn with(self, sources: SourceMap) -> Failure {
         match self {
             Self::Manifest(diagnostics) => Failure::Manifest { diagnostics, sources },
-            Self::Exec(fault) => fault.into(),
+            Self::Exec { exit, fault } => Failure::Faults { exit, diagnostics: vec![fault], sources },
         }
     }
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     let split =
-        prepared.split("train").ok_or_else(|| CompileFailure::Exec(ExecFault::no_training_split()))?;
+        prepared.split("train").ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
     let labels = if split.has_classes() {
         // Labels that follow from tokens are tokens.
         let tokens = split.vocabulary.filter(|_| *split.rule != LabelRule::Given);
@@ -406,16 +475,23 @@ fn exit_of(code: u16) -> Exit {
     }
 }
 
-/// Faults of data as diagnostics.
-pub fn data_failure(faults: Vec<DataFault>) -> Failure {
+/// Faults of files that no manifest names yet.
+pub fn file_failure(faults: Vec<DataFault>) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
     let diagnostics = faults.into_iter().map(Diagnostic::from).collect();
     Failure::Faults { exit, diagnostics, sources: SourceMap::default() }
 }
 
+/// Faults of data as diagnostics.
+fn data_failure(faults: Vec<DataFault>, resolved: &Resolved) -> Failure {
+    let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
+    let diagnostics = faults.into_iter().map(|fault| places::data(fault, &resolved.plan)).collect();
+    Failure::Faults { exit, diagnostics, sources: resolved.sources.clone() }
+}
+
 /// The same for a check of the sources after a run.
 pub fn recheck(prepared: &Prepared, folder: &Utf8Path) -> Result<(), Failure> {
-    data::recheck(&prepared.sources, folder, &Disk).map_err(data_failure)
+    data::recheck(&prepared.sources, folder, &Disk).map_err(file_failure)
 }
 
 impl From<ExecFault> for Failure {

@@ -141,6 +141,11 @@ fn number(field: &[u8]) -> Result<f32, DataFault> {
             format!("found {}, expected a finite number of at most 3.4e38", shown(field)),
         )
         .help("remove the row, or put a number there; a missing value has no meaning in training")),
+        None if field.trim_ascii().is_empty() => Err(DataFault::new(
+            codes::NUMBER,
+            "found an empty field, expected a number",
+        )
+        .help("remove the row, or put a number there; a missing value has no meaning in training")),
         None => Err(DataFault::new(codes::NUMBER, format!("found {}, expected a number", shown(field)))
             .help("remove the row, put a number there, or say whether the first row holds names (`header=#true`)")),
     }

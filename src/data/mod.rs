@@ -46,6 +46,7 @@ pub mod csv;
 mod fault;
 pub mod gunzip;
 pub mod idx;
+mod known;
 mod layout;
 pub mod look;
 pub mod masking;
@@ -68,6 +69,7 @@ mod tests;
 
 pub use batches::{Batches, EpochOrder};
 pub use fault::DataFault;
+pub use known::prepare_known;
 pub use prepare::prepare;
 pub use prepared::{Origin, Prepared};
 pub use source::{SourceDigest, read_source, recheck, source_digest};

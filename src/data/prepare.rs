@@ -11,7 +11,7 @@ use super::prepared::{Backing, Encoded, Origin, Prepared, Tensors};
 use super::source::{SourceDigest, read_source};
 use super::spec::{DataSpec, Format, Header, LabelRule, Sources, Split};
 use super::table::Table;
-use super::{DataFault, codes, csv, gunzip, idx, normalise, npy, split, streams, tensors};
+use super::{DataFault, codes, csv, gunzip, idx, known, normalise, npy, split, streams, tensors};
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::store::{Store, StoreError};
 use crate::world::World;
@@ -21,11 +21,24 @@ use std::collections::BTreeMap;
 /// Sources by path, with their bytes.
 pub(super) type Files = BTreeMap<Utf8PathBuf, (Vec<u8>, SourceDigest)>;
 
-/// Prepares a data set whose paths are relative to `folder`, the manifest's, or finds it prepared in the store.
+/// Prepares a data set whose paths are relative to `folder`, the manifest's, or finds it prepared in the store. Every source
+/// is read and hashed.
 ///
 /// # Errors
 /// All independent faults, codes 0720–0759, or the store's own.
 pub fn prepare(
+    spec: &DataSpec,
+    folder: &Utf8Path,
+    world: &dyn World,
+    store: &Store,
+) -> Result<Prepared, Vec<DataFault>> {
+    let before = known::stamps(spec, folder, world);
+    let prepared = read_and_prepare(spec, folder, world, store)?;
+    known::remember(spec, &prepared, before, known::stamps(spec, folder, world), store);
+    Ok(prepared)
+}
+
+fn read_and_prepare(
     spec: &DataSpec,
     folder: &Utf8Path,
     world: &dyn World,
@@ -37,7 +50,7 @@ pub fn prepare(
     }
     let files = read_files(spec, folder, world)?;
     let sources: Vec<SourceDigest> = files.values().map(|(_, source)| source.clone()).collect();
-    let key = key(spec, &files);
+    let key = key_of(spec, |path| files.get(path).map(|(_, source)| source.digest));
     let warnings = warnings(spec, &files);
     let ready = |content, origin, notes, tensors: Tensors| {
         let layouts = layouts(spec, &tensors).map_err(|fault| vec![fault])?;
@@ -89,7 +102,7 @@ pub fn prepare(
 }
 
 /// The digest of what decides prepared data: the description, and for each use of a file its digest.
-fn key(spec: &DataSpec, files: &Files) -> Digest {
+pub(super) fn key_of(spec: &DataSpec, digest: impl Fn(&Utf8Path) -> Option<Digest>) -> Digest {
     let mut hasher = Hasher::new();
     hasher.tag("amp.prepared.v1");
     spec.preparation_digest().content_hash(&mut hasher);
@@ -97,8 +110,8 @@ fn key(spec: &DataSpec, files: &Files) -> Digest {
     used.len().content_hash(&mut hasher);
     for (role, path) in used {
         hasher.tag(role);
-        if let Some((_, source)) = files.get(path) {
-            source.digest.content_hash(&mut hasher);
+        if let Some(digest) = digest(path) {
+            digest.content_hash(&mut hasher);
         }
     }
     hasher.finish()
@@ -117,6 +130,14 @@ fn used(sources: &Sources) -> Vec<(&'static str, &Utf8PathBuf)> {
         }
         Sources::None => Vec::new(),
     }
+}
+
+/// Every file once, sorted.
+pub(super) fn paths(spec: &DataSpec) -> Vec<&Utf8PathBuf> {
+    let mut paths: Vec<&Utf8PathBuf> = used(&spec.sources).into_iter().map(|(_, path)| path).collect();
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 /// Finds faults of the description alone, before any file is read.
@@ -183,10 +204,7 @@ fn warnings(spec: &DataSpec, files: &Files) -> Vec<DataFault> {
 fn read_files(spec: &DataSpec, folder: &Utf8Path, world: &dyn World) -> Result<Files, Vec<DataFault>> {
     let mut files = Files::new();
     let mut faults = Vec::new();
-    let mut paths: Vec<&Utf8PathBuf> = used(&spec.sources).into_iter().map(|(_, path)| path).collect();
-    paths.sort();
-    paths.dedup();
-    for path in paths {
+    for path in paths(spec) {
         match read_source(path, folder, world) {
             Ok(read) => {
                 files.insert(path.clone(), read);

@@ -149,6 +149,7 @@ catalogue! {
     NO_TENSOR_CORES = 416, "a device cannot compute a format, or not fast";
     IDLE_ALLOW = 417, "`allow` turns off a warning that there is not";
     ALLOW = 418, "`allow` names no warning, or gives no reason";
+    NOTHING_TO_EVALUATE = 419, "there is nothing to evaluate on";
     LOCK_SYNTAX = 501, "a line of the lock is not in its grammar";
     LOCK_CONFLICT = 502, "the lock has conflict markers";
     LOCK_UNKNOWN_VERSION = 503, "the lock has a version that this amp does not read";

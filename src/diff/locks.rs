@@ -189,8 +189,9 @@ impl Judge<'_> {
         }
         let effective = if path == RUN_ID || is_cause(RUN_ID, path) {
             true
-        } else if path.starts_with("data.source.") {
-            self.has_changed("digest.data")
+        } else if let Some(source) = path.strip_prefix("data.source.") {
+            let initial = [self.old, self.new].iter().any(|lock| lock.value("model.initial") == Some(source));
+            self.has_changed(if initial { "digest.plan.initial" } else { "digest.data" })
         } else if path.starts_with("parameter.") {
             self.has_changed("digest.graph")
         } else {

@@ -95,6 +95,8 @@ impl ExecFault {
 
 impl From<DataFault> for ExecFault {
     fn from(fault: DataFault) -> Self {
-        Self { code: fault.code, message: fault.to_string(), help: fault.help }
+        // Its code is shown beside the message.
+        let place = fault.place.map_or_else(String::new, |place| format!("{place}: "));
+        Self { code: fault.code, message: format!("{place}{}", fault.message), help: fault.help }
     }
 }

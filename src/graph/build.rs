@@ -243,7 +243,7 @@ impl Builder {
                     x
                 }
                 Block::Recall { name, span } => self.recall(name, *span),
-                Block::Parallel { path, combine, chains, span } => {
+                Block::Parallel { path, combine, chains, span, library } => {
                     let kind = match combine {
                         Combine::Add => "add",
                         Combine::Subtract => "subtract",
@@ -251,7 +251,7 @@ impl Builder {
                         Combine::Concatenate { .. } => "concatenate",
                     };
                     self.parallel(
-                        Place { path, kind, span: *span, library: None, share: None },
+                        Place { path, kind, span: *span, library: *library, share: None },
                         *combine,
                         chains,
                         x,

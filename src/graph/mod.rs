@@ -22,7 +22,7 @@ pub mod totals;
 
 pub use build::{Features, LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
-pub use op::{Attention, Disentangled, Interpolation, Op, POLICY_KINDS, PositionBuckets, Unary};
+pub use op::{Attention, Disentangled, Interpolation, Op, PositionBuckets, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;
 

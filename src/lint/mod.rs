@@ -7,6 +7,7 @@ mod alignment;
 mod constants;
 mod decay;
 mod device;
+mod evaluation;
 mod memory;
 mod schedule;
 
@@ -23,6 +24,8 @@ pub struct Subject<'a> {
     pub compiled: &'a Compiled,
     /// Optimizer steps of the run, where the data is known.
     pub steps: Option<u64>,
+    /// Whether the data has a part to evaluate on.
+    pub evaluation: bool,
     /// Compiles the plan for another batch or another low format; `None` where that is refused.
     pub compile: &'a dyn Fn(usize, Option<Format>) -> Option<Compiled>,
 }
@@ -54,8 +57,15 @@ impl Subject<'_> {
 
 /// All advice for a plan, without what the manifest allows.
 pub fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
-    let lints: [fn(&Subject<'_>) -> Vec<Diagnostic>; 6] =
-        [device::lint, memory::lint, alignment::lint, constants::lint, decay::lint, schedule::lint];
+    let lints: [fn(&Subject<'_>) -> Vec<Diagnostic>; 7] = [
+        device::lint,
+        memory::lint,
+        alignment::lint,
+        constants::lint,
+        decay::lint,
+        schedule::lint,
+        evaluation::lint,
+    ];
     lints.iter().flat_map(|lint| lint(subject)).collect()
 }
 

@@ -22,7 +22,7 @@ fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
         }
         compile(&plan, batch, &sample.features, sample.labels.clone()).ok()
     };
-    lint(&Subject { plan: &sample.plan, compiled: &compiled, steps, compile: &again })
+    lint(&Subject { plan: &sample.plan, compiled: &compiled, steps, evaluation: true, compile: &again })
 }
 
 fn of(diagnostics: &[Diagnostic], code: Code) -> Vec<&Diagnostic> {
@@ -171,12 +171,37 @@ fn what_the_decay_lint_says_to_type_silences_it() {
         let labels = LabelKind::ClassIndex { classes: Some(10), shape: Vec::new() };
         let again = |_: usize, _: Option<Format>| None;
         let compiled = compile(&plan, 4, &[1, 8, 8].into(), labels).expect("sound");
-        of(&lint(&Subject { plan: &plan, compiled: &compiled, steps: None, compile: &again }), codes::DECAY)
-            .first()
-            .map(|diagnostic| diagnostic.help.clone().expect("a help"))
+        of(
+            &lint(&Subject {
+                plan: &plan,
+                compiled: &compiled,
+                steps: None,
+                evaluation: true,
+                compile: &again,
+            }),
+            codes::DECAY,
+        )
+        .first()
+        .map(|diagnostic| diagnostic.help.clone().expect("a help"))
     };
     let help = told("").expect("biases and norms decay");
     let block = help.split_once("optimizer … ").expect("what to type").1.trim_end_matches('`');
     assert_eq!(block, "{ parameters \"**.bias\" \"**.norm*.weight\" weight-decay=0.0 }");
     assert_eq!(told(block), None);
+}
+
+#[test]
+fn an_evaluation_without_data_is_told_where_it_was_asked_for() {
+    let mut sample = samples::mlp();
+    let told = |sample: &Sample, evaluation| {
+        let compiled = sample.compile();
+        let again = |_: usize, _: Option<Format>| None;
+        let subject =
+            Subject { plan: &sample.plan, compiled: &compiled, steps: None, evaluation, compile: &again };
+        of(&lint(&subject), codes::NOTHING_TO_EVALUATE).len()
+    };
+    assert_eq!(told(&sample, false), 0, "nobody asked");
+    sample.plan.origins.insert("evaluate.metrics".to_owned(), Origin::Manifest(samples::span(8)));
+    assert_eq!(told(&sample, false), 1);
+    assert_eq!(told(&sample, true), 0);
 }

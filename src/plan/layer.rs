@@ -38,6 +38,8 @@ pub enum Block {
         chains: Vec<Vec<Block>>,
         /// The node that asked for it.
         span: Span,
+        /// Its own node in a library module, when that is another.
+        library: Option<Span>,
     },
 }
 

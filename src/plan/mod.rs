@@ -12,7 +12,7 @@ pub mod policy;
 
 pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand, Share};
 pub use optimizer::{Optimizer, ParameterGroup, Scaler, Schedule, ScheduleKind};
-pub use policy::{Class, Policy, Rule, Selector};
+pub use policy::{Class, OP_KINDS, Policy, Rule, Selector};
 
 use crate::data::spec::DataSpec;
 use crate::diag::{Code, Span};

@@ -3,6 +3,46 @@
 use crate::arithmetic::half::Format;
 use std::collections::BTreeMap;
 
+/// The op kinds that a policy can name, sorted: every op of a training forward pass; a test of `graph` holds it to that.
+pub const OP_KINDS: [&str; 36] = [
+    "add",
+    "attention",
+    "average-pool2d",
+    "batch-norm",
+    "concatenate",
+    "conv2d",
+    "cross-entropy",
+    "disentangled-bias",
+    "dropout",
+    "embedding",
+    "expand",
+    "gather",
+    "gelu",
+    "group-norm",
+    "layer-norm",
+    "linear",
+    "matrix-product",
+    "max-pool2d",
+    "mean",
+    "mean-squared-error",
+    "multiply",
+    "not-equal",
+    "relative-position-bias",
+    "relu",
+    "reshape",
+    "rms-norm",
+    "rotary-position",
+    "scale",
+    "sigmoid",
+    "silu",
+    "slice",
+    "softmax",
+    "subtract",
+    "tanh",
+    "transpose",
+    "upsample2d",
+];
+
 /// What a policy does with an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {

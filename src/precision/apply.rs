@@ -5,8 +5,8 @@ use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Severity, nearest};
 use crate::graph::names::Names;
 use crate::graph::places::place;
-use crate::graph::{DType, Graph, Node, Op, POLICY_KINDS, Role, Value, ValueId};
-use crate::plan::{Class, Origin, Policy, Rule, Selector};
+use crate::graph::{DType, Graph, Node, Op, Role, Value, ValueId};
+use crate::plan::{Class, OP_KINDS, Origin, Policy, Rule, Selector};
 use std::collections::BTreeMap;
 
 /// Gives every edge a dtype by a policy; see [`apply_with_origins`].
@@ -57,7 +57,7 @@ fn unknown_kinds(policy: &Policy, origins: &BTreeMap<String, Origin>) -> Vec<Dia
         Selector::Op(kind) => Some((kind, rule.origin.clone())),
         Selector::Layer(_) => None,
     });
-    let unknown = classes.chain(rules).filter(|(kind, _)| !POLICY_KINDS.contains(&kind.as_str()));
+    let unknown = classes.chain(rules).filter(|(kind, _)| !OP_KINDS.contains(&kind.as_str()));
     unknown
         .map(|(kind, origin)| {
             let message = format!("there is no op kind `{kind}` for a precision policy to name");
@@ -65,9 +65,9 @@ fn unknown_kinds(policy: &Policy, origins: &BTreeMap<String, Origin>) -> Vec<Dia
             if let Some(span) = place(origins, &origin).or_else(|| place(origins, "precision")) {
                 diagnostic = diagnostic.at(span, "named here");
             }
-            match nearest(kind, POLICY_KINDS) {
+            match nearest(kind, OP_KINDS) {
                 Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
-                None => diagnostic.help(format!("the kinds are {}", POLICY_KINDS.join(", "))),
+                None => diagnostic.help(format!("the kinds are {}", OP_KINDS.join(", "))),
             }
         })
         .collect()

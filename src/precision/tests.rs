@@ -402,11 +402,6 @@ head: linear runs in f32, since the override `precision.layer.0` asks for it
 }
 
 #[test]
-fn the_language_and_the_pass_know_the_same_kinds() {
-    assert_eq!(crate::resolve::OP_KINDS.as_slice(), crate::graph::POLICY_KINDS.as_slice());
-}
-
-#[test]
 fn ops_of_library_models_run_in_the_formats_of_pytorch() {
     let dtypes = |sample: &samples::Sample, kinds: &[&str]| -> Vec<(String, DType)> {
         let graph = precise(sample).graph;

@@ -192,6 +192,9 @@ pub(crate) fn unknown_property(
     let known: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
     let name = clip(&property.name.text);
     let help = match meant {
+        None if rule.children.iter().any(|child| child.name == name) => {
+            format!("`{name}` is a node of its own: write it in the block, `{{ {name} … }}`")
+        }
         Some(meant) => format!("did you mean `{}`? {}", meant.name, meant.doc),
         None => suggestion(&property.name.text, &known),
     };
@@ -207,6 +210,7 @@ pub(crate) fn suggestion(typed: &str, known: &[&str]) -> String {
     match nearest(typed, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None if known.is_empty() => "none is expected here".to_owned(),
+        None if known.len() == 1 => format!("known is {}", list(known)),
         None => format!("known are {}", list(known)),
     }
 }
@@ -404,8 +408,15 @@ fn length_fault(rule: &Rule, length: usize, path: &str) -> Option<ValueFault> {
 fn type_help(rule: &Rule, value: &Value, written: &dyn Fn(&str) -> String) -> Option<String> {
     match (rule.kind, value) {
         (Kind::Integer | Kind::Real32 | Kind::Real64, Value::Text(text)) => {
-            let plain = text.parse::<f64>().is_ok_and(f64::is_finite);
-            plain.then(|| format!("remove the quotes: {}", written(text)))
+            let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+            if number(text).is_some() {
+                return Some(format!("remove the quotes: {}", written(text)));
+            }
+            // Not a whole number is meant by a share.
+            let share = text.strip_suffix('%').and_then(number).filter(|_| rule.kind != Kind::Integer);
+            share.map(|share| {
+                format!("write the share, without quotes: {}", written(&(share / 100.0).to_string()))
+            })
         }
         (Kind::Flag, Value::Text(text))
             if matches!(text.as_str(), "true" | "false" | "yes" | "no" | "on" | "off") =>
@@ -511,9 +522,22 @@ fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> S
         message: format!("`{path}` is {}, and must be one of {}", quoted(&clip(text)), list(&known)),
         label: "not one of them".to_owned(),
         declared: "declared here".to_owned(),
-        help: nearest(text, known.iter().copied())
+        help: other_name(text)
+            .filter(|name| known.contains(name))
+            .or_else(|| nearest(text, known.iter().copied()))
             .map(|name| format!("did you mean {}?", written(&quoted(name)))),
     })
+}
+
+/// What formats are called here that have other names elsewhere.
+fn other_name(text: &str) -> Option<&'static str> {
+    match text.trim_start_matches("torch.") {
+        "float32" | "fp32" | "float" => Some("f32"),
+        "float16" | "fp16" | "half" => Some("f16"),
+        "bfloat16" => Some("bf16"),
+        "tensorfloat32" | "tensor-float-32" | "tensorfloat-32" => Some("tf32"),
+        _ => None,
+    }
 }
 
 /// A piece of the user's text that is short enough for a message, without line breaks.

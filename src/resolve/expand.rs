@@ -242,6 +242,7 @@ impl<'a, 'world> Expander<'a, 'world> {
                     combine: Combine::Add,
                     chains: vec![inner, Vec::new()],
                     span,
+                    library: frame.site.map(|_| item.written.span),
                 });
             }
             "parallel" if given => {
@@ -367,7 +368,8 @@ impl<'a, 'world> Expander<'a, 'world> {
                     .help("add `chain { … }`; an empty chain passes its input on"),
             );
         }
-        blocks.push(Block::Parallel { path, combine, chains, span });
+        let library = frame.site.map(|_| item.written.span);
+        blocks.push(Block::Parallel { path, combine, chains, span, library });
     }
 
     /// The module that a `use` node names, bound; the frame to expand it in.
@@ -423,7 +425,13 @@ impl<'a, 'world> Expander<'a, 'world> {
             let node = self.evaluate(written, frame);
             match node.name.text.as_str() {
                 "if" => {
+                    let before = self.sink.diagnostics.len();
                     let fields = check(&node, &structure("if"), "if", self.sink);
+                    let number =
+                        node.arguments.iter().any(|argument| matches!(argument.value, Value::Number(_)));
+                    for fault in self.sink.diagnostics[before..].iter_mut().filter(|_| number) {
+                        fault.help = Some("compare it with a number: `(expr)\"n > 0\"`".to_owned());
+                    }
                     let holds = fields.get("condition").map(|_| fields.flag("condition"));
                     if holds == Some(true) && self.descend(written.span) {
                         self.flatten(written.nodes(), frame, items);

@@ -229,6 +229,17 @@ pub(crate) fn lower(node: &Node, sink: &mut Sink) -> Option<LayerKind> {
     };
     let before = sink.diagnostics.len();
     let fields = check(node, rule, name, sink);
+    for fault in &mut sink.diagnostics[before..] {
+        match fault.help.take() {
+            Some(help) if fault.code == codes::EXTRA_ARGUMENT => {
+                fault.help = Some(format!("the name of a layer stands in double quotes; {help}"));
+            }
+            None if fault.code == codes::WRONG_TYPE => {
+                fault.help = Some("what a parameter says is read by an expression: `(expr)\"…\"`".to_owned());
+            }
+            help => fault.help = help,
+        }
+    }
     let kind = meaning(node, &fields, sink);
     (sink.diagnostics.len() == before).then_some(kind)
 }

@@ -177,4 +177,4 @@ pub fn catalogue() -> (Vec<LibraryModule>, Vec<Diagnostic>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

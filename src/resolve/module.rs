@@ -278,6 +278,8 @@ pub(crate) fn join(folder: &Utf8Path, text: &str, span: Span, sink: &mut Sink) -
             "the path is absolute",
             "write it relative to the folder of this file: an absolute path is another file on another machine",
         ))
+    } else if text.contains("://") {
+        Some(("the path is an address", "amp fetches nothing: fetch the file, and write its path"))
     } else if text.contains('\\') {
         Some(("the path contains `\\`", "separate folders with `/`, which every system understands"))
     } else if text.contains(['\0', '\n', '\r']) {

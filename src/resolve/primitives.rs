@@ -11,44 +11,7 @@ use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
 /// The op kinds that a policy can name.
-pub const OP_KINDS: [&str; 36] = [
-    "add",
-    "attention",
-    "average-pool2d",
-    "batch-norm",
-    "concatenate",
-    "conv2d",
-    "cross-entropy",
-    "disentangled-bias",
-    "dropout",
-    "embedding",
-    "expand",
-    "gather",
-    "gelu",
-    "group-norm",
-    "layer-norm",
-    "linear",
-    "matrix-product",
-    "max-pool2d",
-    "mean",
-    "mean-squared-error",
-    "multiply",
-    "not-equal",
-    "relative-position-bias",
-    "relu",
-    "reshape",
-    "rms-norm",
-    "rotary-position",
-    "scale",
-    "sigmoid",
-    "silu",
-    "slice",
-    "softmax",
-    "subtract",
-    "tanh",
-    "transpose",
-    "upsample2d",
-];
+pub use crate::plan::OP_KINDS;
 
 /// The formats that a policy can name.
 pub(crate) const FORMATS: [&str; 4] = ["f32", "f16", "bf16", "tf32"];

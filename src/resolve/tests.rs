@@ -1,12 +1,9 @@
-//! Manifests to plans: a corpus of files, and laws over generated texts.
+//! Laws over generated texts, and the examples of the pages. The corpus of manifests is `tests/corpus`, which the tests of
+//! `cli::check` run; its texts and those of the pages are composed here.
 //!
-//! A file of `testdata` holds some nodes of a manifest; the nodes of [`BASE`] that it does not have are put behind it, so that
-//! its own lines keep their numbers. `// file NAME` begins a module beside it, `// base: without NODE` leaves a node out.
-//! `refuse/*.kdl` say in their first line which codes they raise, and `*.txt` beside each is what a person sees;
-//! `accept/*.kdl` raise nothing, and `*.txt` are their plans. When a text differs, the new one is written to
-//! `*.txt.new`: read it, and rename it if it is right.
+//! A text holds some nodes of a manifest; the nodes of [`BASE`] that it does not have are put behind it, so that its own lines
+//! keep their numbers. `// file NAME` begins a file beside it, `// base: without NODE` leaves a node out.
 
-mod corpus;
 mod laws;
 mod pages;
 
@@ -29,15 +26,13 @@ const BASE: &[(&str, &str)] = &[
 ];
 
 /// A manifest and the modules beside it, out of the text of a test.
-pub(super) fn compose(text: &str) -> (String, Memory) {
+pub(crate) fn compose(text: &str) -> (String, Memory) {
     let mut parts = text.split("// file ");
     let own = parts.next().unwrap_or_default();
     let mut manifest = own.to_owned();
     for (name, node) in BASE {
         let stands = own.lines().any(|line| {
-            line.trim_start()
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
+            line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';']))
         });
         if !stands && !own.contains(&format!("// base: without {name}")) {
             manifest.push_str(node);

@@ -14,7 +14,7 @@ use std::ops::Deref;
 const _: () =
     assert!(cfg!(target_endian = "little"), "amp maps little-endian files and needs a little-endian machine");
 
-/// A read-only view of a whole file that the store wrote, whose bytes were checked against a digest.
+/// A read-only view of a whole file that the store wrote.
 #[derive(Debug)]
 pub struct Mapped(memmap2::Mmap);
 
@@ -24,18 +24,26 @@ impl Mapped {
     /// # Errors
     /// [`StoreError::Corrupt`] when its digest is another, or an I/O error naming the path.
     pub fn open(path: &Utf8Path, expected: Digest) -> Result<Self, StoreError> {
+        let mapped = Self::unchecked(path)?;
+        let found = Digest::of_bytes(&mapped);
+        if found == expected {
+            Ok(mapped)
+        } else {
+            Err(StoreError::Corrupt { path: path.to_owned(), expected, found: found.to_string() })
+        }
+    }
+
+    /// Maps a file of the store and reads none of it.
+    ///
+    /// # Errors
+    /// An I/O error naming the path.
+    pub(super) fn unchecked(path: &Utf8Path) -> Result<Self, StoreError> {
         let failed = |error| StoreError::io("map", path, error);
         let file = std::fs::File::open(path).map_err(failed)?;
         // SAFETY: the map is only ever read, and the file is not changed under it: the store writes a file under a
         // temporary name, renames it once and never opens it for writing again; a newer version is another inode.
         // A person who truncates a store file during a run gets a fault of the operating system, as with a library.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(failed)?;
-        let found = Digest::of_bytes(&map);
-        if found == expected {
-            Ok(Self(map))
-        } else {
-            Err(StoreError::Corrupt { path: path.to_owned(), expected, found: found.to_string() })
-        }
+        unsafe { memmap2::Mmap::map(&file) }.map(Self).map_err(failed)
     }
 }
 

@@ -5,6 +5,7 @@
 //! <root>/version                                   the layout's number
 //! <root>/blobs/sha256/ab/abcdef…                   bytes under their digest
 //! <root>/prepared/<hex>/{tensors.safetensors, digest}   by the digest of what decides it
+//! <root>/known/<hex>                               what whoever prepared data noted about its sources
 //! <root>/runs/<run id, 12 digits>/<serial>/        one folder for each execution
 //! <root>/locks/                                    empty files that processes lock
 //! ```
@@ -18,6 +19,7 @@ mod atomic;
 mod error;
 mod lock;
 mod map;
+mod note;
 mod prepared;
 mod runs;
 mod walk;

@@ -109,7 +109,10 @@ impl Lexer<'_> {
                     self.fault(
                         Diagnostic::error(codes::UNEXPECTED, format!("`{first}` cannot stand here"))
                             .at(span, "not part of any value")
-                            .help("put text that contains it in double quotes"),
+                            .help(match first {
+                                '[' | ']' => "several values stand one after the other, without brackets: `shape 1 8 8`",
+                                _ => "put text that contains it in double quotes",
+                            }),
                     );
                 }
                 Kind::Faulty
@@ -136,7 +139,10 @@ impl Lexer<'_> {
         self.fault(
             Diagnostic::error(codes::UNEXPECTED, "`/` cannot stand here")
                 .at(span, "neither a comment nor part of a bare word")
-                .help("put text that contains `/` in double quotes"),
+                .help(match self.text[..start].ends_with(|character: char| character.is_ascii_digit()) {
+                    true => "write the number that it comes to: `0.5` for `1/2`",
+                    false => "put text that contains `/` in double quotes",
+                }),
         );
         Kind::Faulty
     }
@@ -259,7 +265,10 @@ impl Lexer<'_> {
             _ => self.fault(
                 Diagnostic::error(codes::KEYWORD, format!("`{}` is not a keyword", clip(word)))
                     .at(span, "the keywords are `#true`, `#false` and `#null`")
-                    .help("put text that contains `#` in double quotes"),
+                    .help(match word {
+                        "#" => "a comment begins with `//`",
+                        _ => "put text that contains `#` in double quotes",
+                    }),
             ),
         }
         Kind::Faulty
@@ -409,6 +418,10 @@ fn number_help(word: &str) -> String {
         Some(rest) => (&word[..1], rest),
         None => ("", word),
     };
+    let percent = word.strip_suffix('%').filter(|number| is_number(number));
+    if let Some(share) = percent.and_then(|number| number.parse::<f64>().ok()) {
+        return format!("write the share, `{}`", share / 100.0);
+    }
     let mended = [format!("{sign}0{rest}"), format!("{word}0"), word.replace(',', ".").replace("..", ".")]
         .into_iter()
         .find(|candidate| {

@@ -228,9 +228,14 @@ impl Parser<'_> {
             return;
         }
         let diagnostic = Diagnostic::error(codes::SPACE, "a blank is missing between two values");
-        self.fault(
-            diagnostic.at(self.span(), "touches what stands before it").help("put a blank in front of it"),
-        );
+        let help = match self.kind() {
+            Kind::Text(text) if text.starts_with(',') => {
+                "values stand apart by blanks alone: delete the comma"
+            }
+            Kind::Text(text) if text.starts_with(':') => "a property is written `name=value`",
+            _ => "put a blank in front of it",
+        };
+        self.fault(diagnostic.at(self.span(), "touches what stands before it").help(help));
     }
 
     fn add(&mut self, node: &mut Node, entry: Entry, given: &mut BTreeMap<String, Span>) {

@@ -23,9 +23,53 @@ pub trait World {
     /// The operating system's error, naming the path.
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>>;
 
+    /// The stamp of a file, without reading it; `None` when there is none or it cannot be told.
+    fn stamp(&self, _path: &Utf8Path) -> Option<Stamp> {
+        None
+    }
+
     /// Names in a folder, and whether each is a folder, sorted; at most [`MAX_ENTRIES`], none when it cannot be read. For
     /// editors that offer names, never for what a run reads.
     fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)>;
+}
+
+/// What tells one state of a file from another without reading it: a changed file has another stamp, but for changes within
+/// one tick of the file system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The device that the file is on.
+    pub device: u64,
+    /// The file's number on it (inode).
+    pub file: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// When its bytes were last written, as programs may set it: nanoseconds since 1970.
+    pub modified: i128,
+    /// When bytes, name or owner were last changed, as the system says it: nanoseconds since 1970.
+    pub changed: i128,
+}
+
+impl Stamp {
+    /// The stamp of a file that the system described; `None` where systems do not say enough.
+    #[cfg(unix)]
+    pub fn of(metadata: &std::fs::Metadata) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        let time =
+            |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        metadata.is_file().then(|| Self {
+            device: metadata.dev(),
+            file: metadata.ino(),
+            bytes: metadata.size(),
+            modified: time(metadata.mtime(), metadata.mtime_nsec()),
+            changed: time(metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// The stamp of a file that the system described; `None` where systems do not say enough.
+    #[cfg(not(unix))]
+    pub fn of(_metadata: &std::fs::Metadata) -> Option<Self> {
+        None
+    }
 }
 
 /// A path that names something else than a regular file: reading it would wait for ever, or never end.
@@ -95,6 +139,11 @@ impl World for Disk {
         path.is_dir()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the one reader of source files")]
+    fn stamp(&self, path: &Utf8Path) -> Option<Stamp> {
+        Stamp::of(&fs_err::metadata(path).ok()?)
+    }
+
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
         let mut files = Vec::new();
         for entry in walkdir::WalkDir::new(folder).follow_links(true) {
@@ -123,7 +172,7 @@ impl World for Disk {
     }
 }
 
-/// Files held in memory, for tests.
+/// Files held in memory, for tests. A path that begins with `./` is the one without.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// Path to content.
@@ -139,15 +188,20 @@ impl Memory {
     }
 }
 
+fn bare(path: &Utf8Path) -> &Utf8Path {
+    path.strip_prefix(".").unwrap_or(path)
+}
+
 impl World for Memory {
     fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>> {
         self.files
-            .get(path)
+            .get(bare(path))
             .cloned()
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("failed to open file `{path}`")))
     }
 
     fn is_folder(&self, path: &Utf8Path) -> bool {
+        let path = bare(path);
         !self.files.contains_key(path) && self.files.keys().any(|file| file.starts_with(path))
     }
 
@@ -155,7 +209,7 @@ impl World for Memory {
         Ok(self
             .files
             .keys()
-            .filter_map(|file| file.strip_prefix(folder).ok().map(Utf8Path::to_owned))
+            .filter_map(|file| file.strip_prefix(bare(folder)).ok().map(Utf8Path::to_owned))
             .collect())
     }
 

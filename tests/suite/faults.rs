@@ -59,7 +59,7 @@ fn completions_are_a_document_where_one_is_asked_for() {
     assert_eq!(document["schema"], "amp.completions/1");
     assert_eq!(document["shell"], "bash");
     let script = document["script"].as_str().expect("a script");
-    assert!(script.len() > 1000 && plain.stdout.trim_end() == script.trim_end());
+    assert!(script.contains("amp") && plain.stdout.trim_end() == script.trim_end());
 }
 
 #[test]

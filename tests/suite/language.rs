@@ -15,7 +15,7 @@ const BASE: [(&str, &str); 6] = [
         "data \"digits\" {\n    source \"data/digits.csv.gz\"\n    columns label=\"last\" header=#false classes=10\n    normalise \"scale\" divide=16.0\n    split train=0.8 test=0.2\n    batch 64\n}\n",
     ),
     ("model", "model \"mlp\" classes=10\n"),
-    ("optimizer", "optimizer \"adamw\" lr=1e-3\n"),
+    ("optimizer", "optimizer \"adamw\" lr=1e-3 weight-decay=0\n"),
     ("train", "train epochs=5\n"),
 ];
 

@@ -230,7 +230,9 @@ fn untrue(page: &CodePage) -> Vec<String> {
     let text: String = wrong.iter().map(|fence| fence.body).collect();
     let manifest = if wrong.iter().any(|fence| fence.name == Some("data.csv")) {
         TABLE
-    } else if ["ubyte", ".npy", ".safetensors"].iter().any(|name| text.contains(name)) {
+    } else if !text.contains("initial ")
+        && ["ubyte", ".npy", ".safetensors"].iter().any(|name| text.contains(name))
+    {
         ARRAYS
     } else {
         DIGITS

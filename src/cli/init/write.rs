@@ -23,7 +23,7 @@ pub fn manifest(kind: &str, files: &[String], look: &Look, shape: &[usize]) -> S
     let size = if kind == "cnn" { "channels=32" } else { "hidden=256 layers=2" };
     let _ = writeln!(text, "\nmodel \"std:models/{kind}\" {size} classes={outputs}\n");
     if look.classes.is_some() {
-        text.push_str("precision \"std:precision/amp-fp16\"\nscaler \"std:scalers/dynamic\" init=65536.0 interval=200\n");
+        text.push_str("precision \"std:precision/amp-fp16\"\nscaler \"std:scalers/dynamic\"\n");
     } else {
         // Targets of any size square to losses that f16 does not hold.
         text.push_str("precision \"std:precision/fp32\"\n");

@@ -97,7 +97,7 @@ fn every_fault_has_its_line_and_column() {
         (724, "d.csv:3:2: found `x`, expected a number"),
         (723, "d.csv:4: found 2 fields, expected 3 as in the first row"),
         (723, "d.csv:5: found 4 fields, expected 3 as in the first row"),
-        (724, "d.csv:6:1: found ``, expected a number"),
+        (724, "d.csv:6:1: found an empty field, expected a number"),
         (725, "d.csv:7:3: found the label `3`, expected an integer in 0..3"),
         (725, "d.csv:8:3: found the label `1.5`, expected an integer in 0..3"),
         (725, "d.csv:9:3: found the label `-1`, expected an integer in 0..3"),

@@ -106,8 +106,14 @@ impl Builder {
                     infer::text(&found),
                     infer::text(&wanted)
                 );
-                let fault = Fault::new(codes::TARGET, message)
-                    .help("end the model with a layer that gives the target's shape");
+                // One number an example is what a column of classes looks like that nobody declared.
+                let help = if without_ones(&wanted[1..]).is_empty() && wanted[0] == found[0] {
+                    "if the labels are classes, write `classes=…` in the data's `columns` or `format`; otherwise end the model \
+                     with a layer of one output"
+                } else {
+                    "end the model with a layer that gives the target's shape"
+                };
+                let fault = Fault::new(codes::TARGET, message).help(help);
                 self.fault(place, Some(prediction), fault);
                 return None;
             }

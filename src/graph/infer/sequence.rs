@@ -102,9 +102,14 @@ pub fn slice(x: &[usize], axis: usize, start: usize, length: usize) -> Result<Sh
         return Err(zero("length"));
     }
     if start.checked_add(length).is_none_or(|end| end > *size) {
+        let asked = match length {
+            1 => format!("index {start} is"),
+            _ => format!("indices {start} to {} are", start.saturating_add(length) - 1),
+        };
         let message = format!(
-            "axis {axis} of the input {} has {size} indices, from 0 on, and {length} from {start} on are asked for",
-            text(x)
+            "axis {axis} of the input {} has indices 0 to {}, and {asked} asked for",
+            text(x),
+            size.saturating_sub(1)
         );
         return Err(Fault::new(codes::SHAPE, message));
     }

@@ -60,7 +60,17 @@ impl<'a> Evaluator<'a> {
         } else {
             expected.to_owned()
         };
-        Fault { sort: Sort::Syntax, message, start: token.start, end: token.end, help: None }
+        let before = self.cursor.checked_sub(1).and_then(|index| self.tokens.get(index));
+        let help = match (before.map(|token| &token.kind), &token.kind) {
+            (Some(Lexical::Operator("/")), Lexical::Operator("/")) => {
+                Some("a division that rounds down is `floor-divide(a, b)`".to_owned())
+            }
+            (Some(Lexical::Operator("*")), Lexical::Operator("*")) => {
+                Some("a power is `power(a, b)`".to_owned())
+            }
+            _ => None,
+        };
+        Fault { sort: Sort::Syntax, message, start: token.start, end: token.end, help }
     }
 
     /// A fault over everything from `start` to the token before the cursor.

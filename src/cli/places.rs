@@ -1,0 +1,42 @@
+//! The line of the manifest that a fault of data or of the run's length belongs to.
+//!
+//! Data is read after the manifest was resolved, by rooms that know no spans; here each code is given the node that
+//! decides it, so that such a fault is shown as those of the language are.
+
+use crate::data::DataFault;
+use crate::diag::{Code, Diagnostic, codes};
+use crate::exec::fault::ExecFault;
+use crate::graph::places::place;
+use crate::plan::Plan;
+
+/// The paths of the plan that decide a code, nearest first.
+fn paths(code: Code) -> &'static [&'static str] {
+    match code {
+        codes::DATA_SPLIT | codes::DATA_WINDOW => &["data.split"],
+        codes::DATA_BATCH => &["data.batch"],
+        codes::DATA_NORMALISE => &["data.normalise"],
+        codes::DATA_TOKEN | codes::DATA_TEXT => &["data.format"],
+        codes::DATA_HEADER => &["data.columns"],
+        codes::RUN_TOO_LITTLE_DATA => &["train.accumulate", "train.epochs", "train.steps"],
+        _ => &[],
+    }
+}
+
+/// A fault of data, with the line of the manifest that it belongs to.
+pub fn data(fault: DataFault, plan: &Plan) -> Diagnostic {
+    placed(Diagnostic::from(fault), plan)
+}
+
+/// A fault of the length of a run, with the line of the manifest that it belongs to.
+pub fn run(fault: ExecFault, plan: &Plan) -> Diagnostic {
+    placed(Diagnostic { help: fault.help, ..Diagnostic::error(fault.code, fault.message) }, plan)
+}
+
+fn placed(diagnostic: Diagnostic, plan: &Plan) -> Diagnostic {
+    let data = ["data.source", "data.sources", "data.synthetic"];
+    let known = paths(diagnostic.code).iter().chain(&data);
+    match known.into_iter().find_map(|path| place(&plan.origins, path)) {
+        Some(span) if diagnostic.labels.is_empty() => diagnostic.at(span, "asked for here"),
+        _ => diagnostic,
+    }
+}
