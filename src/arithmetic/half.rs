@@ -1,4 +1,4 @@
-//! f16 and bf16 held in f32: one rounding to nearest, ties to even, subnormals kept, overflow to infinity.
+//! f16, bf16 and tf32 held in f32: one rounding to nearest, ties to even, subnormals kept, overflow to infinity.
 //!
 //! All of it is integer arithmetic and one exact-by-design f32 addition, without branches, so that the slice
 //! forms vectorise and give the same bits on every instruction set. A NaN stays a NaN: the sign and the
@@ -16,6 +16,8 @@ pub enum Format {
     F16,
     /// bfloat16: binary32 with 8 significant bits.
     Bf16,
+    /// NVIDIA's tf32: binary32 with 11 significant bits, for the operands of matrix products alone.
+    Tf32,
 }
 
 /// The sign bit of an f32.
@@ -56,6 +58,20 @@ pub fn round_bf16(x: f32) -> f32 {
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
     let nan = bits | QUIET;
     f32::from_bits(if bits & !SIGN > INFINITY { nan } else { rounded } & 0xffff_0000)
+}
+
+/// Rounds to the nearest tf32 value, ties to even: the range of f32 with the 10 stored digits of f16.
+///
+/// PTX has several roundings for `cvt` to `tf32`, among them this one (`rn`) and the older `rna`, whose ties go away from zero;
+/// this one is what every other conversion here does. The two differ at exact ties alone.
+#[inline(always)]
+pub fn round_tf32(x: f32) -> f32 {
+    let bits = x.to_bits();
+    // The exponent of a subnormal is that of the least normal, so that one place serves both; a carry out of the greatest
+    // finite value gives infinity, as it should.
+    let rounded = bits.wrapping_add(0xfff + ((bits >> 13) & 1));
+    let nan = bits | QUIET;
+    f32::from_bits(if bits & !SIGN > INFINITY { nan } else { rounded } & 0xffff_e000)
 }
 
 /// f16 bits of a value, rounded once.
@@ -106,6 +122,7 @@ pub fn round(format: Format, x: f32) -> f32 {
         Format::F32 => x,
         Format::F16 => round_f16(x),
         Format::Bf16 => round_bf16(x),
+        Format::Tf32 => round_tf32(x),
     }
 }
 
@@ -116,6 +133,7 @@ pub fn round_slice(isa: Isa, format: Format, values: &mut [f32]) {
         Format::F32 => {}
         Format::F16 => dispatch!(isa, round_f16_body, values: &mut [f32]),
         Format::Bf16 => dispatch!(isa, round_bf16_body, values: &mut [f32]),
+        Format::Tf32 => dispatch!(isa, round_tf32_body, values: &mut [f32]),
     }
 }
 
@@ -152,6 +170,13 @@ fn round_f16_body(values: &mut [f32]) {
 fn round_bf16_body(values: &mut [f32]) {
     for value in values {
         *value = round_bf16(*value);
+    }
+}
+
+#[inline(always)]
+fn round_tf32_body(values: &mut [f32]) {
+    for value in values {
+        *value = round_tf32(*value);
     }
 }
 

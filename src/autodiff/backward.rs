@@ -1,12 +1,13 @@
 //! Reverse-mode differentiation of the forward nodes: one arm of [`Backward::node`] for each forward op.
 //!
-//! The gradient of a value has the value's dtype. Gradients of one value are summed in the order in which its readers are
+//! The gradient of a value has the value's dtype, and f32 where that is tf32. Gradients of one value are summed in the order in which its readers are
 //! visited, the last reader first. Nothing is computed for values that no parameter feeds.
 
 mod attention;
 
 use crate::graph::names::Names;
 use crate::graph::{DType, Node, Op, Parameter, Role, Unary, Value, ValueId};
+use std::collections::BTreeMap;
 
 /// Differentiates `forward` with respect to everything that needs it, from `seed`, the gradient of `loss`.
 ///
@@ -22,7 +23,7 @@ pub fn backward(
     let forward = nodes.clone();
     let needed = needs_gradient(values, &forward, frozen);
     let gradients = vec![None; values.len()];
-    let mut pass = Backward { values, names, nodes, needed, gradients };
+    let mut pass = Backward { values, names, nodes, needed, gradients, rounded: BTreeMap::new() };
     pass.gradients[loss.index()] = Some(seed);
     for node in forward.iter().rev() {
         // Only the first result of a forward op carries a gradient; statistics and indices do not.
@@ -51,6 +52,8 @@ struct Backward<'a> {
     nodes: &'a mut Vec<Node>,
     needed: Vec<bool>,
     gradients: Vec<Option<ValueId>>,
+    /// Gradients by their casts to tf32.
+    rounded: BTreeMap<ValueId, ValueId>,
 }
 
 impl Backward<'_> {
@@ -58,10 +61,17 @@ impl Backward<'_> {
         self.needed[id.index()]
     }
 
-    /// Adds a value for a part of the gradient of `of`, with its dtype.
+    /// Adds a value for a part of the gradient of `of`, with the dtype of its gradient.
     fn gradient_value(&mut self, of: ValueId, suffix: &str, shape: Vec<usize>) -> ValueId {
         let Value { name, dtype, .. } = &self.values[of.index()];
-        let (name, dtype) = (self.names.take(format!("{name}.{suffix}")), *dtype);
+        // The gradient of a cast to tf32 is its source's, and so named.
+        let of = if *dtype == DType::Tf32 { name.trim_end_matches(".tf32") } else { name };
+        let (name, dtype) = (format!("{of}.{suffix}"), dtype.gradient());
+        self.result(name, shape, dtype)
+    }
+
+    fn result(&mut self, name: String, shape: Vec<usize>, dtype: DType) -> ValueId {
+        let name = self.names.take(name);
         self.values.push(Value { name, shape, dtype, role: Role::Result });
         self.gradients.push(None);
         self.needed.push(false);
@@ -71,6 +81,23 @@ impl Backward<'_> {
     /// A value for a part of a gradient in the shape of `of`.
     fn whole_gradient(&mut self, of: ValueId) -> ValueId {
         self.gradient_value(of, "gradient", self.values[of.index()].shape.clone())
+    }
+
+    /// The gradient as an operand beside the operands of a product of forward: cast to tf32 where they are, for their
+    /// gradients' products. Nothing is cast where none of them needs one.
+    fn operand(&mut self, node: &Node, dy: ValueId, operands: &[ValueId]) -> ValueId {
+        let reads = |id: &ValueId| self.needs(*id) && self.values[id.index()].dtype == DType::Tf32;
+        if !operands.iter().any(reads) {
+            return dy;
+        }
+        if let Some(known) = self.rounded.get(&dy) {
+            return *known;
+        }
+        let Value { name, shape, .. } = self.values[dy.index()].clone();
+        let cast = self.result(format!("{name}.{}", DType::Tf32), shape, DType::Tf32);
+        self.push(node, Op::Cast, vec![dy], vec![cast]);
+        self.rounded.insert(dy, cast);
+        cast
     }
 
     fn push(&mut self, of: &Node, op: Op, inputs: Vec<ValueId>, outputs: Vec<ValueId>) {
@@ -105,8 +132,9 @@ impl Backward<'_> {
         let y = node.outputs[0];
         match &node.op {
             Op::Linear { bias } => {
-                self.flow(node, x, Op::LinearBackwardInput, vec![dy, node.inputs[1]]);
-                self.flow(node, node.inputs[1], Op::LinearBackwardWeight, vec![dy, x]);
+                let operand = self.operand(node, dy, &node.inputs[..2]);
+                self.flow(node, x, Op::LinearBackwardInput, vec![operand, node.inputs[1]]);
+                self.flow(node, node.inputs[1], Op::LinearBackwardWeight, vec![operand, x]);
                 if *bias {
                     let axis = self.values[dy.index()].shape.len() - 1;
                     self.flow(node, node.inputs[2], Op::BiasBackward { axis }, vec![dy]);
@@ -116,8 +144,9 @@ impl Backward<'_> {
                 let (stride, padding, dilation, groups) = (*stride, *padding, *dilation, *groups);
                 let input = Op::Conv2dBackwardInput { stride, padding, dilation, groups };
                 let weight = Op::Conv2dBackwardWeight { stride, padding, dilation, groups };
-                self.flow(node, x, input, vec![dy, node.inputs[1]]);
-                self.flow(node, node.inputs[1], weight, vec![dy, x]);
+                let operand = self.operand(node, dy, &node.inputs[..2]);
+                self.flow(node, x, input, vec![operand, node.inputs[1]]);
+                self.flow(node, node.inputs[1], weight, vec![operand, x]);
                 if *bias {
                     self.flow(node, node.inputs[2], Op::BiasBackward { axis: 1 }, vec![dy]);
                 }
@@ -207,7 +236,7 @@ impl Backward<'_> {
                 self.flow(node, x, Op::MeanSquaredErrorBackward, vec![dy, x, node.inputs[1]]);
             }
             // The gradient of a rounding is the gradient, in the source's format.
-            Op::Cast => self.flow(node, x, Op::Cast, vec![dy]),
+            Op::Cast => self.cast(node, x, dy),
             Op::BatchNormInference { .. }
             | Op::LinearBackwardInput
             | Op::LinearBackwardWeight
@@ -244,6 +273,16 @@ impl Backward<'_> {
             | Op::AdvanceStep { .. }
             | Op::ScalerUpdate { .. }
             | Op::Clear => unreachable!("`check_graph` admits forward ops of training only"),
+        }
+    }
+
+    /// Between f32 and tf32 both gradients are f32, so that nothing is to be done.
+    fn cast(&mut self, node: &Node, x: ValueId, dy: ValueId) {
+        let dtype = self.values[x.index()].dtype.gradient();
+        if self.values[dy.index()].dtype != dtype {
+            self.flow(node, x, Op::Cast, vec![dy]);
+        } else if self.needs(x) {
+            self.contribute(node, x, dy);
         }
     }
 

@@ -6,6 +6,7 @@ use super::StepGraph;
 use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::graph::check::check_step;
+use crate::graph::memory::device_memory;
 use crate::graph::{DType, LabelKind, Node, Op, Role, Unary, ValueId};
 use crate::plan::{Combine, OP_KINDS, Optimizer, Scaler};
 use std::collections::BTreeSet;
@@ -27,7 +28,7 @@ fn producer<'a>(step: &'a StepGraph, name: &str) -> &'a Node {
 #[test]
 fn every_sample_gives_a_sound_step() {
     for (name, mut sample) in samples::all() {
-        for low in [Format::F32, Format::F16, Format::Bf16] {
+        for low in [Format::F32, Format::F16, Format::Bf16, Format::Tf32] {
             sample.plan.precision = samples::amp(low);
             let step = sample.compile().step;
             assert_eq!(check_step(&step), [], "{name} {low:?}");
@@ -192,6 +193,52 @@ fn updates_come_in_the_order_of_names_with_their_states() {
         "head.bias.second_moment",
     ];
     assert_eq!(names, expected);
+}
+
+#[test]
+fn in_tf32_the_products_of_backward_read_rounded_gradients_and_give_f32() {
+    let mut sample = samples::mlp();
+    sample.plan.precision = samples::amp(Format::Tf32);
+    let step = sample.compile().step;
+    let names = |node: &Node| -> Vec<(String, DType)> {
+        let value = |id: &ValueId| (step.value(*id).name.clone(), step.value(*id).dtype);
+        node.inputs.iter().chain(&node.outputs).map(value).collect()
+    };
+    let named = |name: &str, dtype| (name.to_owned(), dtype);
+    let head: Vec<_> = step.micro[step.forward_nodes..].iter().filter(|node| node.layer == "head").collect();
+    let kinds: Vec<&str> = head.iter().map(|node| node.op.kind()).collect();
+    assert_eq!(kinds, ["cast", "linear-backward-input", "linear-backward-weight", "bias-backward"]);
+    let rounded = named("head.output.gradient.tf32", DType::Tf32);
+    let expected = [
+        vec![named("head.output.gradient", DType::F32), rounded.clone()],
+        vec![
+            rounded.clone(),
+            named("head.weight.tf32", DType::Tf32),
+            named("hidden.1.act.output.gradient", DType::F32),
+        ],
+        vec![
+            rounded,
+            named("hidden.1.act.output.tf32", DType::Tf32),
+            named("head.weight.gradient", DType::F32),
+        ],
+        vec![named("head.output.gradient", DType::F32), named("head.bias.gradient", DType::F32)],
+    ];
+    assert_eq!(head.into_iter().map(names).collect::<Vec<_>>(), expected);
+    // No gradient is cast back, and of the first layer's input none is made.
+    let casts = step.micro[step.forward_nodes..].iter().filter(|node| node.op == Op::Cast);
+    assert_eq!(casts.count(), 3);
+}
+
+/// Tensor cores round what they load, so that tf32 costs a device no byte.
+#[test]
+fn tf32_needs_the_memory_of_f32() {
+    for (name, mut sample) in samples::all() {
+        let mut needed = |low| {
+            sample.plan.precision = samples::amp(low);
+            device_memory(&sample.compile().step)
+        };
+        assert_eq!(needed(Format::Tf32), needed(Format::F32), "{name}");
+    }
 }
 
 #[test]

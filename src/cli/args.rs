@@ -5,6 +5,26 @@ use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 
+/// A path: any text but an empty one, which would stand for the working folder here and for nothing there.
+fn path(text: &str) -> Result<Utf8PathBuf, String> {
+    if text.is_empty() {
+        return Err(
+            "found an empty path, expected the name of a file or folder; for the default, leave it out"
+                .to_owned(),
+        );
+    }
+    Ok(text.into())
+}
+
+/// A count of threads. How many are too many is the machine's to say.
+fn threads(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(0) => Err("found 0, expected at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("found `{text}`, expected a whole number, at least 1")),
+    }
+}
+
 /// Compile, lock, run and verify training runs, bit for bit
 #[derive(Debug, Parser)]
 #[command(name = "amp", version, max_term_width = 100, after_help = super::exit::TABLE)]
@@ -64,7 +84,7 @@ pub enum Command {
     Env(EnvArguments),
     /// Explain a code such as AMP0203
     Explain(ExplainArguments),
-    /// Print manifests in canonical form
+    /// Rewrite manifests in canonical form
     Fmt(FmtArguments),
     /// Write a manifest that runs, for the digits or for data of yours
     Init(InitArguments),
@@ -88,18 +108,18 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct Places {
     /// Lock file [default: manifest.lock beside the manifest]
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub lockfile: Option<Utf8PathBuf>,
     /// Store folder [default: .amp beside the manifest]
-    #[arg(long, value_name = "PATH", env = "AMP_STORE", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = path, long, value_name = "PATH", env = "AMP_STORE", value_hint = ValueHint::DirPath)]
     pub store: Option<Utf8PathBuf>,
 }
 
 /// How to use the machine; changes speed and never a bit.
 #[derive(Args, Clone, Debug)]
 pub struct Machine {
-    /// Worker threads [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Worker threads, at least 1 [default: all cores]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u16>,
     /// Force an instruction set that this machine has: scalar, avx2, avx512, neon
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(isas))]
@@ -110,7 +130,7 @@ pub struct Machine {
 #[derive(Args, Debug)]
 pub struct RunArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Refuse a missing or stale lock instead of writing it
     #[arg(long)]
@@ -145,7 +165,7 @@ pub struct RunArguments {
 #[derive(Args, Debug)]
 pub struct LockArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Answer whether the lock is up to date; write nothing
     #[arg(long, conflicts_with_all = ["dry_run", "update"])]
@@ -165,7 +185,7 @@ pub struct LockArguments {
 #[derive(Args, Debug)]
 pub struct CheckArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
@@ -187,7 +207,7 @@ pub enum MessageFormat {
 #[derive(Args, Debug)]
 pub struct GraphArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Stage to print
     #[arg(long, value_enum, default_value_t = Stage::Precision, value_name = "STAGE")]
@@ -231,10 +251,10 @@ pub enum GraphFormat {
 #[derive(Args, Debug)]
 pub struct DiffArguments {
     /// Lock, record or folder of a run
-    #[arg(value_hint = ValueHint::AnyPath)]
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
     pub old: Utf8PathBuf,
     /// Lock, record or folder of a run
-    #[arg(value_hint = ValueHint::AnyPath)]
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
     pub new: Utf8PathBuf,
     /// Print Markdown
     #[arg(long, conflicts_with = "json")]
@@ -248,13 +268,13 @@ pub struct DiffArguments {
 #[derive(Args, Debug)]
 pub struct VerifyArguments {
     /// Lock with recorded results, or a record or folder of a run
-    #[arg(default_value = "manifest.lock", value_hint = ValueHint::AnyPath)]
+    #[arg(value_parser = path, default_value = "manifest.lock", value_hint = ValueHint::AnyPath)]
     pub target: Utf8PathBuf,
     /// Run twice and compare the two runs with each other, whatever was recorded
     #[arg(long)]
     pub twice: bool,
     /// Store folder for the repeated run [default: a temporary one]
-    #[arg(long, value_name = "PATH")]
+    #[arg(value_parser = path, long, value_name = "PATH")]
     pub store: Option<Utf8PathBuf>,
     /// Threads and instruction set.
     #[command(flatten)]
@@ -265,7 +285,7 @@ pub struct VerifyArguments {
 #[derive(Args, Debug)]
 pub struct EnvArguments {
     /// Check this machine against a lock's manifest
-    #[arg(long, value_name = "LOCK", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, long, value_name = "LOCK", value_hint = ValueHint::FilePath)]
     pub check: Option<Utf8PathBuf>,
 }
 
@@ -284,7 +304,7 @@ pub struct ExplainArguments {
 #[derive(Args, Debug)]
 pub struct FmtArguments {
     /// Files to format
-    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub files: Vec<Utf8PathBuf>,
     /// Answer whether they are formatted; write nothing
     #[arg(long)]
@@ -295,16 +315,16 @@ pub struct FmtArguments {
 #[derive(Args, Debug)]
 pub struct InitArguments {
     /// Folder to write into
-    #[arg(default_value = ".", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = path, default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: Utf8PathBuf,
     /// Kind of model [default: asked on a terminal, mlp otherwise]
     #[arg(long, value_parser = ["mlp", "cnn"])]
     pub kind: Option<String>,
     /// Data of yours: CSV, IDX, NPY or safetensors; handwritten digits otherwise
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub data: Option<Utf8PathBuf>,
     /// The file of the labels, for IDX and NPY
-    #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
     pub labels: Option<Utf8PathBuf>,
     /// The shape of one picture, such as `--shape 1,28,28`, where the data does not tell it
     #[arg(long, value_name = "SIZES", requires = "data", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
@@ -332,7 +352,7 @@ pub struct DocArguments {
 #[derive(Args, Debug)]
 pub struct BenchArguments {
     /// Manifest, or the folder that it is in
-    #[arg(default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Timed blocks; the median is reported
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -375,7 +395,7 @@ pub enum StoreCommand {
 #[derive(Args, Clone, Debug)]
 pub struct StorePlace {
     /// Store folder
-    #[arg(long, value_name = "PATH", env = "AMP_STORE", value_hint = ValueHint::DirPath, default_value = ".amp")]
+    #[arg(value_parser = path, long, value_name = "PATH", env = "AMP_STORE", value_hint = ValueHint::DirPath, default_value = ".amp")]
     pub store: Utf8PathBuf,
 }
 
@@ -393,7 +413,7 @@ pub struct ManArguments {
     #[arg(add = ArgValueCandidates::new(commands))]
     pub command: Vec<String>,
     /// Write every page into this folder
-    #[arg(long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = path, long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
     pub out: Option<Utf8PathBuf>,
 }
 

@@ -10,6 +10,13 @@ use crate::diag::{self, Diagnostic, Severity, SourceMap};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if ui.json && arguments.message_format == MessageFormat::Github {
+        return Err(Failure::new(
+            Exit::Usage,
+            "found `--message-format github` and `--json`, expected one of them",
+        )
+        .help("leave `--json` out for annotations, or `--message-format` for JSON"));
+    }
     let (exit, diagnostics, sources) = answer(pipeline::check(&arguments.manifest))?;
     show(&diagnostics, &sources, arguments, ui);
     if count(&diagnostics, Severity::Error) > 0 {

@@ -33,13 +33,15 @@ pub enum Failure {
         message: String,
         /// What to type next.
         help: Option<String>,
+        /// The record of the run that it ended.
+        record: Option<String>,
     },
 }
 
 impl Failure {
     /// A failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self::Plain { exit, code: None, message: message.into(), help: None }
+        Self::Plain { exit, code: None, message: message.into(), help: None, record: None }
     }
 
     /// Adds a permanent code.
@@ -60,6 +62,15 @@ impl Failure {
         self
     }
 
+    /// Adds the record of the run that it ended.
+    #[must_use]
+    pub fn record(mut self, path: impl Into<String>) -> Self {
+        if let Self::Plain { record, .. } = &mut self {
+            *record = Some(path.into());
+        }
+        self
+    }
+
     /// What happened, in one line for each fault.
     pub fn text(&self) -> String {
         match self {
@@ -75,15 +86,19 @@ impl Failure {
         match self {
             Self::Manifest { diagnostics, sources } => show_all(ui, diagnostics, sources, Exit::Usage),
             Self::Faults { exit, diagnostics, sources } => show_all(ui, diagnostics, sources, *exit),
-            Self::Plain { exit, code, message, help } => {
+            Self::Plain { exit, code, message, help, record } => {
                 if ui.json {
-                    ui.document(&serde_json::json!({
+                    let mut document = serde_json::json!({
                         "schema": "amp.failure/1",
                         "exit": exit.code(),
                         "code": code.map(|code| code.to_string()),
                         "message": message,
                         "help": help,
-                    }));
+                    });
+                    if let Some(record) = record {
+                        document["record"] = record.as_str().into();
+                    }
+                    ui.document(&document);
                 } else {
                     ui.error(*code, message, help.as_deref());
                 }

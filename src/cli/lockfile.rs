@@ -10,8 +10,8 @@ use super::ui::Ui;
 use crate::diag::{self, Diagnostic, SourceMap};
 use crate::digest::Digest;
 use crate::lock::{self, Dropped, Lock, Stale};
-use crate::store::{self, LockGuard};
-use crate::world::{Disk, World as _};
+use crate::store::{self, LockGuard, StoreError};
+use crate::world::{Disk, NotRegular, World as _};
 use camino::Utf8Path;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ pub fn read(path: &Utf8Path) -> Result<Option<(String, Lock)>, Failure> {
     let bytes = match Disk.read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::new(Exit::Usage, error.to_string())),
+        Err(error) => return Err(unreadable(path, &error)),
     };
     let mut sources = SourceMap::default();
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -50,6 +50,31 @@ pub fn read(path: &Utf8Path) -> Result<Option<(String, Lock)>, Failure> {
     Ok(Some((text, lock)))
 }
 
+/// A path that is there and cannot be read as a lock.
+fn unreadable(path: &Utf8Path, error: &std::io::Error) -> Failure {
+    if Disk.is_folder(path) {
+        let help = if Disk.read(&path.join("manifest.lock")).is_ok() {
+            format!("the folder holds a lock: name `{}`", path.join("manifest.lock"))
+        } else {
+            "name the file of a lock, such as `manifest.lock`".to_owned()
+        };
+        return Failure::new(Exit::Usage, format!("`{path}` is a folder, expected the file of a lock"))
+            .help(help);
+    }
+    match NotRegular::of(error) {
+        Some(other) => {
+            Failure::new(Exit::Usage, format!("`{path}` is {}, expected the file of a lock", other.found))
+                .help("a lock is read more than once, so it has to be a regular file: copy it into one")
+        }
+        None if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Failure::new(Exit::Usage, format!("the lock `{path}` cannot be read: {error}"))
+                .help(format!("give yourself the right to read it: `chmod u+r {path}`"))
+        }
+        None => Failure::new(Exit::Usage, format!("the lock `{path}` cannot be read: {error}"))
+            .help(format!("`ls -l {path}` shows what it is; a link has to lead to a regular file")),
+    }
+}
+
 /// Reads a lock that was named on the command line and has to be there.
 pub fn required(path: &Utf8Path) -> Result<(String, Lock), Failure> {
     read(path)?.ok_or_else(|| missing(path))
@@ -63,7 +88,11 @@ fn is_manifest(path: &Utf8Path, text: &str) -> bool {
 
 fn manifest_instead(path: &Utf8Path) -> Failure {
     let lock = path.with_extension("lock");
-    let help = if lock != path && Disk.read(&lock).is_ok() {
+    let help = if lock == path {
+        format!(
+            "it is named like a lock: rename it to end with `.kdl`, or write its lock elsewhere with `amp lock {path} --lockfile other.lock`"
+        )
+    } else if Disk.read(&lock).is_ok() {
         format!("its lock is `{lock}`")
     } else {
         format!("`amp lock {path}` writes its lock, `{lock}`")
@@ -97,8 +126,21 @@ pub fn write(path: &Utf8Path, text: &str, existing: Option<&str>) -> Result<bool
     if existing == Some(text) {
         return Ok(false);
     }
-    store::write_file(path, text.as_bytes())?;
+    store::write_file(path, text.as_bytes()).map_err(not_written)?;
     Ok(true)
+}
+
+/// A lock that could not be written: what mends it is another than for a file of the store.
+fn not_written(error: StoreError) -> Failure {
+    let help = match &error {
+        StoreError::DiskFull { .. } => {
+            "free space there, or write the lock on another disk with `--lockfile PATH`"
+        }
+        StoreError::ReadOnly { .. } => "write the lock on a disk that can be written, with `--lockfile PATH`",
+        StoreError::Denied { .. } => "give yourself the right to write there, or use `--lockfile PATH`",
+        _ => return error.into(),
+    };
+    Failure::from(error).help(help)
 }
 
 /// Says which recorded results a written lock no longer has, or would not have, and how to get them again.

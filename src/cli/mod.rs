@@ -32,7 +32,7 @@ mod verify;
 pub use exit::Exit;
 
 use crate::diag::{Code, codes};
-use args::{Arguments, Command};
+use args::{Arguments, Command, Voice, When};
 use clap::Parser as _;
 use failure::Failure;
 use std::io::{ErrorKind, Write as _};
@@ -48,6 +48,9 @@ pub fn main() -> u8 {
         Ok(arguments) => arguments,
         Err(error) => {
             let usage = error.use_stderr();
+            if usage && asks_for_json() {
+                return usage_failure(&error).show(&Ui::new(&JSON)).code();
+            }
             let printed = error.print().and_then(|()| std::io::stdout().flush());
             return match printed.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
                 Some(lost) if !usage => {
@@ -75,6 +78,22 @@ pub fn main() -> u8 {
             if exit == Exit::Done { Exit::Machine } else { exit }.code()
         }
     }
+}
+
+/// How arguments that could not be read want their answer.
+const JSON: Voice = Voice { json: true, color: When::Never, quiet: false, no_progress: true };
+
+/// Whether the arguments, which could not be read, ask for JSON.
+#[expect(clippy::disallowed_methods, reason = "arguments that clap refused are looked at as they are")]
+fn asks_for_json() -> bool {
+    std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
+}
+
+/// Arguments that could not be read, as a failure: the first line says what, the rest what to do.
+fn usage_failure(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let (message, help) = text.trim().split_once('\n').unwrap_or((text.trim(), "try `--help`"));
+    Failure::new(Exit::Usage, message.strip_prefix("error: ").unwrap_or(message)).help(help.trim())
 }
 
 /// An answer that is cut looks like an answer; a script would go on with it. The refusing part is the machine's, as for a

@@ -27,6 +27,7 @@ use crate::resolve;
 use crate::store::{Store, StoreError};
 use crate::world::{Disk, World};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeSet;
 
 /// Version of the portable arithmetic: raised whenever a kernel gives other bits.
 pub const ARITHMETIC: u32 = 1;
@@ -245,7 +246,7 @@ fn initial(
 ) -> Result<Option<(data::SourceDigest, FirstValues)>, Failure> {
     let Some(initial) = &resolved.plan.model.initial else { return Ok(None) };
     let read = data::read_source(&initial.path, folder, world).map_err(|fault| {
-        let diagnostics = vec![places::data(fault, &resolved.plan)];
+        let diagnostics = vec![places::initial(fault, &resolved.plan)];
         Failure::Faults {
             exit: exit_of(diagnostics[0].code.0),
             diagnostics,
@@ -485,7 +486,13 @@ pub fn file_failure(faults: Vec<DataFault>) -> Failure {
 /// Faults of data as diagnostics.
 fn data_failure(faults: Vec<DataFault>, resolved: &Resolved) -> Failure {
     let exit = faults.first().map_or(Exit::Usage, |fault| exit_of(fault.code.0));
-    let diagnostics = faults.into_iter().map(|fault| places::data(fault, &resolved.plan)).collect();
+    let mut diagnostics: Vec<Diagnostic> =
+        faults.into_iter().map(|fault| places::data(fault, &resolved.plan)).collect();
+    // Many rows of one file have one line of the manifest, which is shown once.
+    let mut shown = BTreeSet::new();
+    for diagnostic in &mut diagnostics {
+        diagnostic.labels.retain(|label| shown.insert((label.span.file, label.span.start)));
+    }
     Failure::Faults { exit, diagnostics, sources: resolved.sources.clone() }
 }
 

@@ -27,6 +27,15 @@ pub fn data(fault: DataFault, plan: &Plan) -> Diagnostic {
     placed(Diagnostic::from(fault), plan)
 }
 
+/// A fault of the file of first values, at the line that names it.
+pub fn initial(fault: DataFault, plan: &Plan) -> Diagnostic {
+    let diagnostic = Diagnostic::from(fault);
+    match place(&plan.origins, "model.initial") {
+        Some(span) => diagnostic.at(span, "asked for here"),
+        None => diagnostic,
+    }
+}
+
 /// A fault of the length of a run, with the line of the manifest that it belongs to.
 pub fn run(fault: ExecFault, plan: &Plan) -> Diagnostic {
     placed(Diagnostic { help: fault.help, ..Diagnostic::error(fault.code, fault.message) }, plan)

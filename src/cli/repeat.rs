@@ -10,6 +10,7 @@ use super::runs;
 use super::ui::Ui;
 use crate::exec::clock::Stopwatch;
 use crate::record::Record;
+use crate::verify::Recorded;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::Read as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -72,13 +73,29 @@ pub fn run(repetition: &Repetition<'_>, ui: &Ui) -> Result<Record, Failure> {
         ));
     }
     let document: serde_json::Value = serde_json::from_slice(&output).unwrap_or_default();
-    match document.get("record").and_then(serde_json::Value::as_str) {
+    if let Some(record) = ended_by_fault(&document) {
+        return Ok(record);
+    }
+    match document
+        .get("record")
+        .filter(|_| document["schema"] == "amp.run/1")
+        .and_then(serde_json::Value::as_str)
+    {
         Some(record) if document["interrupted"] != true => {
             Ok(runs::read_record(Utf8Path::new(record))?.warn(ui))
         }
         Some(_) => Err(Failure::new(Exit::Interrupted, "the repeated run was interrupted")),
         None => Err(refused(&document, status)),
     }
+}
+
+/// The record of a repeated run that a fault of its own numbers ended: it repeats that end like any other event.
+fn ended_by_fault(document: &serde_json::Value) -> Option<Record> {
+    if document["schema"] != "amp.failure/1" {
+        return None;
+    }
+    let record = runs::read_record(Utf8Path::new(document["record"].as_str()?)).ok()?.record;
+    Recorded::from_record(&record).fault.is_some().then_some(record)
 }
 
 /// The lock that a repeated record is run under.

@@ -53,7 +53,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let started_with = unhashed(&environment, arguments, &threads.count(), &isa.to_string());
     let mut engine = Engine::new(steps, ready.resolved.plan.run.seed, threads, isa);
     ready.initial.iter().for_each(|values| values.apply(&mut engine));
-    let folder = store.new_run(&settled.lock.header.id)?;
+    let (folder, _in_use) = store.begin_run(&settled.lock.header.id)?;
     let recorder = match begin(&ready, &settled.lock, &folder, length, &started_with) {
         Ok(recorder) => recorder,
         Err(failure) => {
@@ -324,13 +324,20 @@ fn close(
             let stopped = Stopped { reason: StopReason::Fault(fault.code.to_string()), step };
             // The fault is what the person should read; a record that cannot be ended is the smaller one.
             let _ = watcher.recorder.record(&Event::Stopped(stopped), &none);
-            return Err(fault.into());
+            return Err(Failure::from(fault).record(folder.path.join(RECORD)));
         }
     };
-    let bytes = checkpoint::bytes(engine)?;
-    write_file(&folder.path.join("model.safetensors"), &bytes)?;
-    let checkpoint =
-        Checkpoint { step: done, file: "model.safetensors".to_owned(), digest: Digest::of_bytes(&bytes) };
+    let checkpoint = match write_checkpoint(engine, folder, done) {
+        Ok(checkpoint) => checkpoint,
+        Err(failure) => {
+            if let Failure::Plain { code: Some(code), .. } = &failure {
+                let stopped = Stopped { reason: StopReason::Fault(code.to_string()), step: done };
+                // A full disk often has room for a line yet; when it has not, the failure says all there is to say.
+                let _ = watcher.recorder.record(&Event::Stopped(stopped), &none);
+            }
+            return Err(failure.record(folder.path.join(RECORD)));
+        }
+    };
     watcher.recorder.record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
     let parameters = engine.parameters_digest();
     let chain = watcher.recorder.chain();
@@ -352,6 +359,13 @@ fn close(
         skipped: watcher.skipped,
         checkpoint: folder.path.join("model.safetensors").to_string(),
     })
+}
+
+/// Writes the parameters beside the record.
+fn write_checkpoint(engine: &mut Engine, folder: &RunFolder, step: u64) -> Result<Checkpoint, Failure> {
+    let bytes = checkpoint::bytes(engine)?;
+    write_file(&folder.path.join("model.safetensors"), &bytes)?;
+    Ok(Checkpoint { step, file: "model.safetensors".to_owned(), digest: Digest::of_bytes(&bytes) })
 }
 
 /// Says what was made, compares it with what the lock recorded, and records it when asked.

@@ -100,18 +100,20 @@ pub fn check(folder: &Utf8Path) -> Check {
     // A run that has just begun, or was killed before its first event was on the disk.
     let begun = Disk.read(&path).is_ok_and(|bytes| bytes.contains(&b'\n'));
     if !begun {
+        if unnamed(None, folder, &mut check) {
+            return check;
+        }
         check
             .warnings
-            .push(format!("`{folder}` holds no record: its run has just begun, or was killed then"));
+            .push(format!("`{folder}` holds no record: its run has just begun, or was killed then; `amp store gc` removes it once no run uses it"));
         return check;
     }
     check.compared += 1;
     match read_record(&path) {
         Ok(read) => {
-            check
-                .warnings
-                .extend(read.warnings.iter().map(|warning| format!("`{path}`: {}", warning.message)));
+            check.warnings.extend(read.warnings.iter().map(|warning| named_text(&warning.message, &path)));
             checkpoints(&read.record, folder, true, &mut check);
+            unnamed(Some(&read.record), folder, &mut check);
             followed_lock(&read.record, folder, &mut check);
         }
         Err(fault) => check.faults.push(named(fault, &path)),
@@ -134,6 +136,39 @@ pub fn checkpoints(record: &Record, folder: &Utf8Path, all: bool, check: &mut Ch
             }
         }
     }
+}
+
+/// Finds checkpoints beside a record that it does not name; true when there are any. A run writes a checkpoint's digest into
+/// its record at once, so that the record held it and lost it.
+pub fn unnamed(record: Option<&Record>, folder: &Utf8Path, check: &mut Check) -> bool {
+    let is_named = |name: &str| {
+        record.is_some_and(|record| record.checkpoints().any(|checkpoint| checkpoint.file == name))
+    };
+    let mut found = false;
+    for (name, _) in Disk.entries(folder) {
+        if !name.ends_with(CHECKPOINT_SUFFIX) || is_named(&name) {
+            continue;
+        }
+        found = true;
+        let message = format!(
+            "the record `{}` was cut: it does not hold the digest of `{name}`, which lies beside it",
+            folder.join(RECORD)
+        );
+        check.faults.push(
+            Failure::new(Exit::Integrity, message)
+                .code(record::TRUNCATED)
+                .help("take an intact copy of the record, or run again: the same lock gives the same bits"),
+        );
+    }
+    found
+}
+
+/// How the names of checkpoints end.
+const CHECKPOINT_SUFFIX: &str = ".safetensors";
+
+/// A message that names the file, once.
+fn named_text(message: &str, path: &Utf8Path) -> String {
+    if message.contains(path.as_str()) { message.to_owned() } else { format!("`{path}`: {message}") }
 }
 
 /// A damaged checkpoint is made again by running again, not by the store.
@@ -175,7 +210,7 @@ fn named(failure: Failure, path: &Utf8Path) -> Failure {
     match failure {
         Failure::Faults { exit, mut diagnostics, .. } if !diagnostics.is_empty() => {
             let first = diagnostics.remove(0);
-            let failure = Failure::new(exit, format!("`{path}`: {}", first.message)).code(first.code);
+            let failure = Failure::new(exit, named_text(&first.message, path)).code(first.code);
             match first.help {
                 Some(help) => failure.help(help),
                 None => failure,

@@ -43,7 +43,7 @@ fn verify(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
     let mut compared = answer.checked;
     let mut faults: Vec<Failure> = answer.faults.into_iter().map(Failure::from).collect();
     let mut warnings = Vec::new();
-    for entry in store.list()?.iter().filter(|entry| entry.kind == EntryKind::Run) {
+    for entry in store.list()?.iter().filter(|entry| is_run(entry)) {
         let check = runs::check(&entry.path);
         compared += check.compared;
         faults.extend(check.faults);
@@ -70,6 +70,12 @@ fn verify(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
         (true, 0) => Exit::Inconclusive,
         (true, _) => Exit::Done,
     })
+}
+
+/// The folder of a run, or what is left of one that was killed before its first event.
+fn is_run(entry: &Entry) -> bool {
+    entry.kind == EntryKind::Run
+        || (entry.kind == EntryKind::Leftover && entry.path.join("manifest.lock").is_file())
 }
 
 fn collect(store: &Store, dry_run: bool, ui: &Ui) -> Result<Exit, Failure> {

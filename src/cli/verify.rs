@@ -24,7 +24,11 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let stop = repeat::stop_flag();
     let target = target(&arguments.target, ui)?;
     if target.expected.run_id.is_none() && !arguments.twice {
-        let record = format!("amp run {} --lockfile {} --record", target.manifest, arguments.target);
+        let record = format!(
+            "`amp run {} --lockfile {} --record` records one; a run that ends by a fault gives none, and is compared with \
+             itself by `amp verify --twice {1}`, or with its earlier run by `amp verify` of that run's folder",
+            target.manifest, arguments.target
+        );
         return Err(Failure::new(
             Exit::Inconclusive,
             format!("`{}` records no result to compare with", arguments.target),
@@ -108,6 +112,10 @@ fn record_target(path: &Utf8Path, record_path: &Utf8Path, ui: &Ui) -> Result<Tar
     let record = runs::read_record(record_path)?.warn(ui);
     let mut check = runs::Check::default();
     runs::checkpoints(&record, pipeline::folder_of(record_path), false, &mut check);
+    if path != record_path {
+        // A record that was named by itself may lie beside anything.
+        runs::unnamed(Some(&record), path, &mut check);
+    }
     if let Some(fault) = check.faults.into_iter().next() {
         return Err(fault);
     }

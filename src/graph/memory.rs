@@ -4,7 +4,7 @@
 //! line. No two values whose lifetimes overlap share an element; the operands and results of one node count as
 //! overlapping, so that no kernel has to work in place. The plan is a function of the node lists alone.
 
-use super::{Node, Op, Role, Value, ValueId};
+use super::{DType, Node, Op, Role, Value, ValueId};
 use crate::graph::StepGraph;
 
 /// Elements that offsets are a multiple of: 64 bytes.
@@ -70,14 +70,21 @@ impl DeviceMemory {
     }
 }
 
-/// The memory of a training step. Gaps of an arena and the scratch of library calls come on top.
+/// The memory of a training step. What is cast to tf32 takes none of its own: tensor cores round what they load. Gaps of an arena and the scratch of library calls come on top.
 pub fn device_memory(step: &StepGraph) -> DeviceMemory {
     let bytes = |value: &Value| value.elements() as u64 * value.dtype.bytes() as u64;
     let persistent = step.values.iter().filter(|value| value.role != Role::Result).map(bytes).sum();
     let nodes: Vec<&Node> = step.micro.iter().chain(&step.update).collect();
-    let alias_of = aliases(&step.values, &nodes);
-    let mut changes = vec![(0_u64, 0_u64); nodes.len() + 2];
+    let mut alias_of = aliases(&step.values, &nodes);
     let mut lifetimes = lifetimes(&step.values, &nodes, &[step.loss, step.prediction, step.norm]);
+    for node in nodes.iter().filter(|node| step.value(node.outputs[0]).dtype == DType::Tf32) {
+        let (from, to) = (node.inputs[0], node.outputs[0]);
+        match step.value(from).role {
+            Role::Result => alias_of[to.index()] = Some(alias_of[from.index()].unwrap_or(from)),
+            _ => lifetimes[to.index()] = None,
+        }
+    }
+    let mut changes = vec![(0_u64, 0_u64); nodes.len() + 2];
     for (index, root) in alias_of.iter().enumerate().rev() {
         if let (Some(root), Some(lifetime)) = (root, lifetimes[index])
             && let Some(whole) = &mut lifetimes[root.index()]

@@ -40,6 +40,8 @@ pub enum DType {
     F16,
     /// bfloat16.
     Bf16,
+    /// An operand of a matrix product, rounded to tf32; no other op reads or gives it.
+    Tf32,
     /// 32-bit integer: tokens, labels and pool indices.
     I32,
 }
@@ -51,6 +53,7 @@ impl DType {
             Self::F32 => Some(Format::F32),
             Self::F16 => Some(Format::F16),
             Self::Bf16 => Some(Format::Bf16),
+            Self::Tf32 => Some(Format::Tf32),
             Self::I32 => None,
         }
     }
@@ -58,9 +61,15 @@ impl DType {
     /// Bytes of an element on a device that stores the type natively.
     pub fn bytes(self) -> usize {
         match self {
-            Self::F32 | Self::I32 => 4,
+            Self::F32 | Self::Tf32 | Self::I32 => 4,
             Self::F16 | Self::Bf16 => 2,
         }
+    }
+
+    /// The type of what is made of such operands and of their gradients: f32 for tf32, which only operands have, else the
+    /// type itself.
+    pub fn gradient(self) -> Self {
+        if self == Self::Tf32 { Self::F32 } else { self }
     }
 }
 
@@ -70,6 +79,7 @@ impl From<Format> for DType {
             Format::F32 => Self::F32,
             Format::F16 => Self::F16,
             Format::Bf16 => Self::Bf16,
+            Format::Tf32 => Self::Tf32,
         }
     }
 }
@@ -80,6 +90,7 @@ impl fmt::Display for DType {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
+            Self::Tf32 => "tf32",
             Self::I32 => "i32",
         })
     }

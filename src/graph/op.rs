@@ -1,7 +1,8 @@
 //! Every op: forward, backward and update, in one table.
 //!
 //! The comment at each op says its operands and results in order. Shapes: N batch, C channels, … "any float" operands of
-//! one op have one dtype after the precision pass unless the comment says f32. Adding an op touches: this table, `infer`,
+//! one op have one dtype after the precision pass unless the comment says f32; of products in tf32, only the operands have that,
+//! and what they give is f32. Adding an op touches: this table, `infer`,
 //! `autodiff`, `exec::reference`, `exec::cpu`, a policy in `stdlib/precision`; a test checks that none is forgotten.
 
 use crate::plan::Optimizer;
@@ -527,6 +528,18 @@ impl Op {
             Self::ScalerUpdate { .. } => "scaler-update",
             Self::Clear => "clear",
         }
+    }
+
+    /// Whether a forward op is made of matrix products, whose operands tf32 is for.
+    pub fn is_product(&self) -> bool {
+        matches!(
+            self,
+            Self::Linear { .. }
+                | Self::Conv2d { .. }
+                | Self::Attention(_)
+                | Self::MatrixProduct { .. }
+                | Self::DisentangledBias(_)
+        )
     }
 
     /// Whether the first result is f32 whatever the operands are.

@@ -1,7 +1,7 @@
-//! Matrix dimensions that tensor cores cannot tile: no multiple of 8 for 16-bit formats.
+//! Matrix dimensions that tensor cores cannot tile: no multiple of 8 for 16-bit formats, or of 4 for tf32.
 //!
 //! Source: NVIDIA, "Matrix Multiplication Background User's Guide", "Tensor Core Requirements": 16 bytes, which is 8 elements
-//! of f16 or bf16.
+//! of f16 or bf16 and 4 of tf32.
 
 use super::Subject;
 use crate::diag::number::count;
@@ -9,13 +9,15 @@ use crate::diag::{Diagnostic, codes};
 use crate::graph::{DType, Graph, Node, Op};
 use std::collections::BTreeSet;
 
-/// Elements of a 16-bit format that a dimension has to be a multiple of.
-const MULTIPLE: usize = 8;
+/// Bytes that tensor cores read at once.
+const TILE_BYTES: usize = 16;
 
 /// One dimension of a product.
 struct Dimension {
     what: &'static str,
     size: usize,
+    /// Elements that it has to be a multiple of.
+    multiple: usize,
     /// Parameters for each unit of the dimension.
     parameters: usize,
 }
@@ -29,7 +31,7 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let mut advice = Vec::new();
     for node in &graph.nodes {
         for dimension in dimensions(graph, node) {
-            let fits = dimension.size.is_multiple_of(MULTIPLE);
+            let fits = dimension.size.is_multiple_of(dimension.multiple);
             if !fits && said.insert((node.layer.clone(), dimension.what)) {
                 advice.push(say(subject, node, &dimension));
             }
@@ -38,23 +40,30 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     advice
 }
 
-/// The dimensions of a product in a 16-bit format; the features of the data are not the model's to change.
+/// The dimensions of a product in a format of tensor cores; the features of the data are not the model's to change.
 fn dimensions(graph: &Graph, node: &Node) -> Vec<Dimension> {
     let Some(weight) = node.inputs.get(1).map(|id| graph.value(*id)) else { return Vec::new() };
-    if !matches!(weight.dtype, DType::F16 | DType::Bf16) {
+    if !matches!(weight.dtype, DType::F16 | DType::Bf16 | DType::Tf32) {
         return Vec::new();
     }
+    let multiple = TILE_BYTES / weight.dtype.bytes();
     match (&node.op, weight.shape.as_slice()) {
         (Op::Linear { .. }, [out, input]) => vec![
-            Dimension { what: "outputs", size: *out, parameters: *input },
-            Dimension { what: "inputs", size: *input, parameters: *out },
+            Dimension { what: "outputs", size: *out, multiple, parameters: *input },
+            Dimension { what: "inputs", size: *input, multiple, parameters: *out },
         ],
         // The first convolution of a model sees the channels of the image.
         (Op::Conv2d { groups: 1, .. }, [out, input, height, width]) => {
             let taps = height * width;
-            let mut found = vec![Dimension { what: "output channels", size: *out, parameters: input * taps }];
+            let mut found =
+                vec![Dimension { what: "output channels", size: *out, multiple, parameters: input * taps }];
             if *input > 4 {
-                found.push(Dimension { what: "input channels", size: *input, parameters: out * taps });
+                found.push(Dimension {
+                    what: "input channels",
+                    size: *input,
+                    multiple,
+                    parameters: out * taps,
+                });
             }
             found
         }
@@ -63,11 +72,12 @@ fn dimensions(graph: &Graph, node: &Node) -> Vec<Dimension> {
 }
 
 fn say(subject: &Subject<'_>, node: &Node, dimension: &Dimension) -> Diagnostic {
-    let Dimension { what, size, parameters } = dimension;
-    let padded = size.next_multiple_of(MULTIPLE);
+    let Dimension { what, size, multiple, parameters } = dimension;
+    let format = if *multiple == 4 { "tf32" } else { "a 16-bit format" };
+    let padded = size.next_multiple_of(*multiple);
     let more = ((padded - size) * parameters) as u64;
     let message = format!(
-        "{} `{}`: {} {what} in a 16-bit format are no multiple of {MULTIPLE}, so tensor cores pad or leave out the product",
+        "{} `{}`: {} {what} in {format} are no multiple of {multiple}, so tensor cores pad or leave out the product",
         node.op.kind(),
         node.layer,
         count(*size as u64)

@@ -1,4 +1,4 @@
-//! Constants that a 16-bit format turns into zero or infinity.
+//! Constants that a format of tensor cores turns into zero or infinity.
 //!
 //! The `eps` of a normalisation and of the optimizer is no such constant: both are computed in f32 in every policy.
 
@@ -27,12 +27,13 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     advice
 }
 
-/// The 16-bit format that a parameter is used in, if any.
+/// The format of less digits than f32 that a parameter is used in, if any.
 fn cast_to(graph: &Graph, parameter: ValueId) -> Option<Format> {
     let cast = graph.nodes.iter().find(|node| node.op == Op::Cast && node.inputs[0] == parameter)?;
     match graph.value(cast.outputs[0]).dtype {
         DType::F16 => Some(Format::F16),
         DType::Bf16 => Some(Format::Bf16),
+        DType::Tf32 => Some(Format::Tf32),
         DType::F32 | DType::I32 => None,
     }
 }
@@ -43,6 +44,7 @@ pub(super) fn say(what: &str, value: f32, format: Format) -> Option<Diagnostic> 
     let name = match format {
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
+        Format::Tf32 => "tf32",
         Format::F32 => return None,
     };
     if value != 0.0 && rounded == 0.0 {
@@ -65,10 +67,19 @@ pub(super) fn say(what: &str, value: f32, format: Format) -> Option<Diagnostic> 
 
 /// The smallest subnormal number.
 fn smallest(format: Format) -> &'static str {
-    if format == Format::F16 { "5.96e-8" } else { "9.18e-41" }
+    match format {
+        Format::F16 => "5.96e-8",
+        Format::Bf16 => "9.18e-41",
+        Format::Tf32 => "1.15e-41",
+        Format::F32 => "1.40e-45",
+    }
 }
 
 /// The largest finite number.
 fn largest(format: Format) -> &'static str {
-    if format == Format::F16 { "65504" } else { "3.39e38" }
+    match format {
+        Format::F16 => "65504",
+        Format::Bf16 => "3.39e38",
+        Format::Tf32 | Format::F32 => "3.40e38",
+    }
 }

@@ -1,4 +1,4 @@
-//! What the named device cannot do: tensor cores since compute capability 7.0 (Volta), bf16 since 8.0 (Ampere).
+//! What the named device cannot do: tensor cores since compute capability 7.0 (Volta), bf16 and tf32 since 8.0 (Ampere).
 //!
 //! Source: CUDA C++ Programming Guide, "Compute Capabilities".
 
@@ -31,6 +31,15 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
                 .help("take `precision \"amp-fp16\"` with `scaler \"dynamic\"`"),
         );
     }
+    if major < 8 && uses(Format::Tf32) {
+        let message = format!(
+            "the {name} (compute capability {major}.{minor}) computes no tf32: it came with 8.0, and before products run in f32"
+        );
+        advice.push(
+            Diagnostic::warning(codes::NO_TENSOR_CORES, message)
+                .help("take `precision \"fp32\"`, or a device of capability 8.0 or later"),
+        );
+    }
     let rule = plan.precision.rules.iter().find(|rule| {
         rule.format != Format::F32 && matches!(rule.selector, Selector::Layer(_) | Selector::Op(_))
     });
@@ -40,7 +49,7 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     };
     advice
         .into_iter()
-        .map(|diagnostic| subject.at_origin(diagnostic, place, "asks for a 16-bit format"))
+        .map(|diagnostic| subject.at_origin(diagnostic, place, "asks for the format"))
         .map(|diagnostic| subject.at_origin(diagnostic, "environment", "names the device"))
         .collect()
 }

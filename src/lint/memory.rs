@@ -5,6 +5,7 @@ use crate::arithmetic::half::Format;
 use crate::autodiff::Compiled;
 use crate::diag::number::bytes as bytes_text;
 use crate::diag::{Diagnostic, codes};
+use crate::graph::DType;
 use crate::graph::memory::{DeviceMemory, device_memory};
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
             bytes_text(bytes)
         ));
     }
-    if subject.plan.precision.low == Format::F32
+    if matches!(subject.plan.precision.low, Format::F32 | Format::Tf32)
         && let Some(bytes) = total((subject.compile)(batch, Some(Format::Bf16)))
     {
         let verdict = if bytes <= memory { "and fits" } else { "and is still too much" };
@@ -90,6 +91,7 @@ fn recomputation(compiled: &Compiled) -> u64 {
             .outputs
             .iter()
             .map(|id| step.value(*id))
+            .filter(|value| value.dtype != DType::Tf32)
             .map(|value| (value.elements() * value.dtype.bytes()) as u64);
         let (inside, last) = blocks.entry(block.join(".")).or_default();
         let own: u64 = bytes.sum();

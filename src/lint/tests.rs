@@ -46,6 +46,14 @@ fn a_width_off_the_grid_is_told_with_its_padded_size_and_cost() {
     // Five more rows of 8 weights.
     let help = found[1].help.as_deref().expect("a help");
     assert!(help.starts_with("make it 8: 40 more parameters, 166.67 %"), "{help}");
+    // In tf32 a tile is 4 wide: the same two, of other sizes.
+    sample.plan.precision = samples::amp(Format::Tf32);
+    let found = advice(&sample, None);
+    let found = of(&found, codes::ALIGNMENT);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[1].message.contains("3 outputs in tf32 are no multiple of 4"), "{}", found[1].message);
+    let help = found[1].help.as_deref().expect("a help");
+    assert!(help.starts_with("make it 4: 8 more parameters, 33.33 %"), "{help}");
 }
 
 #[test]
@@ -57,6 +65,9 @@ fn the_edges_of_f16_decide_what_is_flushed_and_what_overflows() {
     assert_eq!(code(65520.0, Format::F16), Some(codes::OVERFLOWS), "a tie goes to the even one, infinity");
     assert_eq!(code(-1e9, Format::F16), Some(codes::OVERFLOWS));
     assert_eq!(code(-1e9, Format::Bf16), None);
+    assert_eq!(code(5e-42, Format::Tf32), Some(codes::FLUSHED), "less than half of 2^-136");
+    assert_eq!(code(1.2e-41, Format::Tf32), None);
+    assert_eq!(code(f32::MAX, Format::Tf32), Some(codes::OVERFLOWS));
     assert_eq!(code(1e-8, Format::F32), None);
     assert_eq!(code(0.0, Format::F16), None);
 }
@@ -94,6 +105,8 @@ fn capability_decides_what_a_device_is_told() {
     assert_eq!(count((7, 0), Format::F16), 0);
     assert_eq!(count((7, 5), Format::Bf16), 1);
     assert_eq!(count((8, 0), Format::Bf16), 0);
+    assert_eq!(count((7, 5), Format::Tf32), 1);
+    assert_eq!(count((8, 0), Format::Tf32), 0);
     assert_eq!(count((6, 1), Format::F32), 0);
 }
 

@@ -91,6 +91,7 @@ fn format_text(format: Format) -> &'static str {
         Format::F32 => "f32",
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
+        Format::Tf32 => "tf32",
     }
 }
 

@@ -46,7 +46,7 @@ pub const OP_KINDS: [&str; 36] = [
 /// What a policy does with an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Inputs are cast to the policy's low format.
+    /// Inputs are cast to the policy's low format; with tf32 those of products, and others to f32.
     Low,
     /// Inputs are cast to f32.
     F32,
@@ -74,7 +74,7 @@ pub struct Policy {
 pub struct Rule {
     /// What it applies to.
     pub selector: Selector,
-    /// The format that matching ops run in.
+    /// The format that matching ops run in; with tf32, which products alone have, all others run in f32.
     pub format: Format,
     /// Path of its origin in the plan (`precision.layer.0`).
     pub origin: String,

@@ -19,7 +19,7 @@ pub fn apply(graph: &Graph, policy: &Policy) -> Result<PreciseGraph, Vec<Diagnos
 
 /// Gives every edge a dtype by a policy and inserts the casts; `origins` are the plan's, for the places of faults.
 ///
-/// `Low` casts the float operands to the low format, `F32` to f32, `Widest` to the widest among them; `Keep` takes the
+/// `Low` casts the float operands to the low format (tf32 those of matrix products, whose results are f32), `F32` to f32, `Widest` to the widest among them; `Keep` takes the
 /// first operand's, and where an op has several equal operands (add, subtract, multiply, concatenate) the type that PyTorch promotes
 /// them to. The parameters and statistics of normalisation layers are f32 in any case, and so are losses.
 ///
@@ -41,6 +41,7 @@ pub fn apply_with_origins(
         casts: BTreeMap::new(),
         decisions: Vec::new(),
         matched: vec![false; policy.rules.len()],
+        effective: vec![false; policy.rules.len()],
         lowers_loss: vec![false; policy.rules.len()],
     };
     for node in &graph.nodes {
@@ -81,6 +82,8 @@ struct Pass<'a> {
     decisions: Vec<Decision>,
     /// For each rule whether a node matched it.
     matched: Vec<bool>,
+    /// For each rule whether it can do something for a node that it matched: tf32 does for products.
+    effective: Vec<bool>,
     /// For each rule whether it asked a loss to leave f32.
     lowers_loss: Vec<bool>,
 }
@@ -89,7 +92,7 @@ impl Pass<'_> {
     fn node(&mut self, node: &Node) {
         let (class, rule, dtype) = self.decide(node);
         let mut inputs = node.inputs.clone();
-        for position in castable(&node.op, inputs.len()) {
+        for position in castable(&node.op, inputs.len(), dtype) {
             inputs[position] = self.cast(inputs[position], dtype, node);
         }
         // What enters scores and their mask is f32, as the scores are.
@@ -97,8 +100,8 @@ impl Pass<'_> {
             inputs[position] = self.cast(inputs[position], DType::F32, node);
         }
         let result = node.outputs[0].index();
-        // Only the first result follows the operands; statistics and losses are f32, indices i32.
-        self.graph.values[result].dtype = if node.op.gives_f32() { DType::F32 } else { dtype };
+        // Only the first result follows the operands, and none is tf32; statistics and losses are f32, indices i32.
+        self.graph.values[result].dtype = if node.op.gives_f32() { DType::F32 } else { dtype.gradient() };
         self.decisions.push(Decision { node: self.graph.nodes.len(), class, rule });
         self.graph.nodes.push(Node { inputs, ..node.clone() });
     }
@@ -116,21 +119,24 @@ impl Pass<'_> {
             };
             if hit {
                 self.matched[index] = true;
-                self.lowers_loss[index] |= is_loss && rule.format != Format::F32;
+                self.effective[index] |= rule.format != Format::Tf32 || node.op.is_product();
+                self.lowers_loss[index] |= is_loss && in_op(rule.format, &node.op) != Format::F32;
                 winner = Some(rule);
             }
         }
         if is_loss {
-            let by_rule = winner.filter(|rule| rule.format == Format::F32).map(|rule| rule.origin.clone());
+            let by_rule = winner.filter(|rule| in_op(rule.format, &node.op) == Format::F32);
+            let by_rule = by_rule.map(|rule| rule.origin.clone());
             let by_class = if class == Class::F32 { "policy" } else { "loss" };
             return (Class::F32, by_rule.unwrap_or_else(|| by_class.to_owned()), DType::F32);
         }
         if let Some(rule) = winner {
-            let class = if rule.format == Format::F32 { Class::F32 } else { Class::Low };
-            return (class, rule.origin.clone(), rule.format.into());
+            let format = in_op(rule.format, &node.op);
+            let class = if format == Format::F32 { Class::F32 } else { Class::Low };
+            return (class, rule.origin.clone(), format.into());
         }
         let dtype = match class {
-            Class::Low => self.policy.low.into(),
+            Class::Low => in_op(self.policy.low, &node.op).into(),
             Class::F32 => DType::F32,
             Class::Widest => self.promoted(node),
             Class::Keep
@@ -145,7 +151,7 @@ impl Pass<'_> {
 
     /// The one format that holds every value of the castable operands.
     fn promoted(&self, node: &Node) -> DType {
-        let mut dtypes = castable(&node.op, node.inputs.len())
+        let mut dtypes = castable(&node.op, node.inputs.len(), DType::F32)
             .map(|position| self.graph.value(node.inputs[position]).dtype);
         let first = dtypes.next().unwrap_or(DType::F32);
         // Neither half format holds the other, so that any mixture becomes f32.
@@ -178,6 +184,13 @@ impl Pass<'_> {
         for (index, rule) in self.policy.rules.iter().enumerate() {
             let warning = if !self.matched[index] {
                 unmatched(rule, graph)
+            } else if !self.effective[index] {
+                let message = format!(
+                    "{} rounds nothing: tf32 is for the operands of matrix products",
+                    words(&rule.selector)
+                );
+                Diagnostic::warning(codes::UNMATCHED, message)
+                    .help("name layers with products (linear, conv2d, attention, matrix-product), or write `dtype=\"f32\"`")
             } else if self.lowers_loss[index] {
                 let message = format!(
                     "{} does not apply to the loss: a loss always runs in f32",
@@ -198,9 +211,16 @@ impl Pass<'_> {
     }
 }
 
-/// Positions of the operands that follow the op's format. Parameters and statistics of normalisation stay f32.
-fn castable(op: &Op, operands: usize) -> std::ops::Range<usize> {
+/// The format that an op has where a format is asked for: tf32 is for products, and other ops run in f32 beside it.
+fn in_op(format: Format, op: &Op) -> Format {
+    if format == Format::Tf32 && !op.is_product() { Format::F32 } else { format }
+}
+
+/// Positions of the operands that follow the op's format. Parameters and statistics of normalisation stay f32, and in tf32 the
+/// biases of products, which are added to sums in f32.
+fn castable(op: &Op, operands: usize, dtype: DType) -> std::ops::Range<usize> {
     match op {
+        Op::Linear { .. } | Op::Conv2d { .. } if dtype == DType::Tf32 => 0..2,
         Op::BatchNorm { .. }
         | Op::BatchNormInference { .. }
         | Op::LayerNorm { .. }

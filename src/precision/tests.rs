@@ -276,6 +276,82 @@ fn a_loss_is_f32_whatever_is_asked() {
     assert_eq!((loss.class, loss.rule.as_str()), (Class::F32, "loss"));
 }
 
+/// `reader: source → tf32` of products' operands without their biases; everything else is f32.
+#[test]
+fn tf32_rounds_the_operands_of_products() {
+    let mut sample = samples::mlp();
+    sample.plan.precision = samples::amp(Format::Tf32);
+    let expected = "\
+hidden.0.linear: features f32 → tf32
+hidden.0.linear: hidden.0.linear.weight f32 → tf32
+hidden.1.linear: hidden.0.act.output f32 → tf32
+hidden.1.linear: hidden.1.linear.weight f32 → tf32
+head: hidden.1.act.output f32 → tf32
+head: head.weight f32 → tf32
+";
+    assert_eq!(casts(&precise(&sample)), expected);
+    for (name, mut sample) in samples::all() {
+        sample.plan.precision = samples::amp(Format::Tf32);
+        let step = sample.compile().step;
+        let is_product = |node: &&crate::graph::Node| node.op.is_product();
+        let forward = &step.micro[..step.forward_nodes];
+        assert!(
+            forward.iter().filter(is_product).all(|node| step.value(node.inputs[1]).dtype == DType::Tf32),
+            "{name}"
+        );
+        for node in step.micro.iter().chain(&step.evaluation).filter(|node| node.op != Op::Cast) {
+            let results = node.outputs.iter().map(|id| step.value(*id).dtype);
+            assert!(
+                results.into_iter().all(|dtype| matches!(dtype, DType::F32 | DType::I32)),
+                "{name}: {:?}",
+                node.op
+            );
+        }
+    }
+}
+
+#[test]
+fn a_layer_in_tf32_has_the_rest_of_it_in_f32() {
+    // Beside f16 layers: what comes in f16 is widened, exactly, and the activation runs in f32.
+    let mut sample = samples::mlp();
+    sample.plan.precision.rules = vec![layer_rule("hidden.1.*", Format::Tf32)];
+    let precise = precise(&sample);
+    assert_eq!(check::check_graph(&precise.graph), []);
+    assert_eq!(precise.warnings, []);
+    let expected = "\
+hidden.1.linear: linear runs in tf32, since the override `precision.layer.0` asks for it
+    hidden.0.act.output is cast from f16 to tf32
+    hidden.1.linear.weight is cast from f32 to tf32
+    hidden.1.linear.bias is f32 as it is kept
+hidden.1.act: relu runs in f32, since the override `precision.layer.0` asks for it
+    hidden.1.linear.output is f32 as it comes
+";
+    assert_eq!(why(&precise, "hidden.1.*"), expected);
+}
+
+#[test]
+fn a_rule_in_tf32_without_products_is_a_warning() {
+    let warnings = |rule| {
+        let mut sample = samples::mlp();
+        sample.plan.precision.rules = vec![rule];
+        precise(&sample)
+            .warnings
+            .into_iter()
+            .map(|warning| (warning.code, warning.message))
+            .collect::<Vec<_>>()
+    };
+    for (rule, name) in [
+        (op_rule("relu", Format::Tf32), "op `relu`"),
+        (layer_rule("*.*.act", Format::Tf32), "layer `*.*.act`"),
+        (op_rule("cross-entropy", Format::Tf32), "op `cross-entropy`"),
+    ] {
+        let message =
+            format!("the rule for {name} rounds nothing: tf32 is for the operands of matrix products");
+        assert_eq!(warnings(rule), [(Code(401), message)]);
+    }
+    assert_eq!(warnings(layer_rule("**", Format::Tf32)), []);
+}
+
 #[test]
 fn a_rule_that_matches_nothing_is_a_warning_with_the_nearest_layer() {
     let mut sample = samples::mlp();

@@ -2,7 +2,7 @@
 
 use super::{PreciseGraph, matches};
 use crate::diag::nearest;
-use crate::graph::{Op, Role};
+use crate::graph::{DType, Op, Role};
 use crate::plan::Class;
 use std::fmt::Write as _;
 
@@ -15,7 +15,9 @@ pub fn why(precise: &PreciseGraph, layer: &str) -> String {
         if node.layer != layer && !matches(layer, &node.layer) {
             continue;
         }
-        let dtype = node.outputs.first().map(|id| graph.value(*id).dtype.to_string()).unwrap_or_default();
+        let rounds = node.inputs.iter().any(|id| graph.value(*id).dtype == DType::Tf32);
+        let result = node.outputs.first().map(|id| graph.value(*id).dtype.to_string());
+        let dtype = if rounds { DType::Tf32.to_string() } else { result.unwrap_or_default() };
         let _ = writeln!(
             text,
             "{}: {} runs in {dtype}, {}",

@@ -90,6 +90,12 @@ pub fn verdict_sentence(verdict: &Verdict, against: Against) -> String {
         Against::Recorded => "what was recorded",
         Against::SecondRun => "a second run on this machine",
     };
+    if let (Answer::Same, Some(fault)) = (verdict.answer, &verdict.fault) {
+        return format!(
+            "same: it ends by {} at step {} again; {} digests compared with {other}, all equal",
+            fault.code, fault.step, verdict.compared
+        );
+    }
     match verdict.answer {
         Answer::Same => format!("same: {} digests compared with {other}, all equal", verdict.compared),
         Answer::Differs => {

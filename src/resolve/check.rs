@@ -535,6 +535,7 @@ fn other_name(text: &str) -> Option<&'static str> {
         "float32" | "fp32" | "float" => Some("f32"),
         "float16" | "fp16" | "half" => Some("f16"),
         "bfloat16" => Some("bf16"),
+        "tensorfloat32" | "tensor-float-32" | "tensorfloat-32" => Some("tf32"),
         _ => None,
     }
 }

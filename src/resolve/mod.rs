@@ -123,11 +123,12 @@ fn shorten(diagnostics: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The policy `amp-fp16`, `amp-bf16` or `fp32` of the library, by its low format.
+/// The policy `amp-fp16`, `amp-bf16`, `tf32` or `fp32` of the library, by its low format.
 pub fn library_policy(low: Format) -> Option<Policy> {
     let name = match low {
         Format::F16 => "std:precision/amp-fp16",
         Format::Bf16 => "std:precision/amp-bf16",
+        Format::Tf32 => "std:precision/tf32",
         Format::F32 => "std:precision/fp32",
     };
     let (world, mut sources, mut sink) = (Memory::default(), SourceMap::default(), Sink::default());

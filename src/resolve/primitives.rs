@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub use crate::plan::OP_KINDS;
 
 /// The formats that a policy can name.
-pub(crate) const FORMATS: [&str; 3] = ["f32", "f16", "bf16"];
+pub(crate) const FORMATS: [&str; 4] = ["f32", "f16", "bf16", "tf32"];
 
 /// What the primitives of a kind may hold.
 pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
@@ -263,6 +263,7 @@ pub(crate) fn format(name: &str) -> Format {
     match name {
         "f16" => Format::F16,
         "bf16" => Format::Bf16,
+        "tf32" => Format::Tf32,
         _ => Format::F32,
     }
 }

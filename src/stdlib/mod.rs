@@ -41,6 +41,7 @@ library! {
     "precision/amp-bf16"
     "precision/amp-fp16"
     "precision/fp32"
+    "precision/tf32"
     "scalers/dynamic"
     "scalers/none"
     "scalers/static"

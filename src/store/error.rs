@@ -145,6 +145,10 @@ impl StoreError {
                 "`amp store verify` lists all damaged files; remove this one and amp makes it anew from its source"
                     .to_owned()
             }
+            Self::Layout { path, found, .. } if found.starts_with("layout") => format!(
+                "another amp made it, or its file `version` is damaged: use that amp, or name another folder with \
+                 `--store PATH`; when only the file is damaged, `rm {path}/version` and amp writes it anew"
+            ),
             Self::Layout { .. } => "name another folder with `--store PATH`".to_owned(),
         })
     }

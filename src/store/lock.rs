@@ -102,6 +102,22 @@ pub fn hold_file(path: &Utf8Path) -> Result<LockGuard, StoreError> {
     })
 }
 
+/// Holds a folder as [`hold_file`] does, if nobody has it; `None` when somebody has it.
+pub(super) fn try_hold_folder(folder: &Utf8Path) -> Result<Option<LockGuard>, StoreError> {
+    if cfg!(not(unix)) {
+        return Ok(Some(LockGuard { file: None, waited: false }));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .open(folder)
+        .map_err(|error| StoreError::io("open the folder", folder, error))?;
+    Ok(match file.try_lock() {
+        Ok(()) => Some(LockGuard { file: Some(file), waited: false }),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(_)) => Some(LockGuard { file: None, waited: false }),
+    })
+}
+
 fn open(path: &Utf8Path) -> Result<File, StoreError> {
     OpenOptions::new()
         .read(true)

@@ -96,7 +96,8 @@ impl Store {
     fn check_version(&self) -> Result<bool, StoreError> {
         let path = self.root.join("version");
         match atomic::read_file(&path) {
-            Ok(found) if found == VERSION.as_bytes() => Ok(true),
+            // A line end is what editors add or take, and says nothing of the layout.
+            Ok(found) if found.trim_ascii_end() == VERSION.trim_end().as_bytes() => Ok(true),
             Ok(found) => Err(StoreError::Layout {
                 path: self.root.clone(),
                 found: format!(

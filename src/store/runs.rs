@@ -3,7 +3,7 @@
 //! A folder is taken by creating it, which the operating system lets only one process do; so two runs of one lock at
 //! the same time get two serials. Invariant: a serial is never used twice while its folder exists.
 
-use super::{Store, StoreError, atomic};
+use super::{LockGuard, Store, StoreError, atomic, hold_file};
 use crate::digest::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io;
@@ -45,6 +45,19 @@ impl Store {
         }
     }
 
+    /// As [`Store::new_run`], with the folder held: until the guard is dropped, no collection takes anything in it for the
+    /// leftovers of a killed run.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn begin_run(&self, run_id: &Digest) -> Result<(RunFolder, LockGuard), StoreError> {
+        // Shared until the folder is held, for a collection in between would find it empty and free.
+        let _writing = self.writing("create a run in")?;
+        let folder = self.new_run(run_id)?;
+        let held = hold_file(&folder.path.join(RECORD))?;
+        Ok((folder, held))
+    }
+
     /// Removes the folder of an execution that ended before its first event: it says nothing of anything. One whose
     /// record has content stays.
     ///
@@ -69,6 +82,22 @@ impl Store {
     pub fn runs(&self, run_id: &Digest) -> Result<Vec<RunFolder>, StoreError> {
         run_folders(&self.root.join("runs").join(run_id.short()))
     }
+}
+
+/// True when the folder of a run holds nothing of a run: no event, and no file but the copy of the lock and what was never
+/// finished. Its run was killed before its first event, or begins just now.
+pub(super) fn is_blank(folder: &Utf8Path) -> Result<bool, StoreError> {
+    for name in super::walk::names_in(folder)? {
+        let blank = match name.as_str() {
+            "manifest.lock" => true,
+            RECORD => !atomic::read_file(&folder.join(RECORD))?.contains(&b'\n'),
+            name => super::walk::is_temporary(name),
+        };
+        if !blank {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The folders under one run id whose names are serials, by serial.

@@ -210,6 +210,7 @@ fn a_collection_keeps_roots_and_runs() {
     store.put_prepared(&kept_key, &[b"1"]).expect("puts");
     store.put_prepared(&loose_key, &[b"2"]).expect("puts");
     let run = store.new_run(&kept).expect("a run");
+    fs::write(run.path.join("record.ndjson"), b"{}\n").expect("a record");
     let folder = store.root().join("blobs/sha256/00");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join(".amp-x1.tmp"), b"half").expect("a leftover");

@@ -1,7 +1,8 @@
 //! Looking at the whole store: list, check, collect.
 //!
 //! Names are read sorted, so that every answer is the same on every file system. Invariant: only [`Store::collect`]
-//! removes anything, and only what no root names; runs are the user's results and are never removed here.
+//! removes anything, and only what no root names; runs are the user's results and are never removed here, but for folders of
+//! killed runs that hold no event.
 
 #![expect(clippy::disallowed_methods, reason = "the store reads and removes its own files")]
 
@@ -20,7 +21,7 @@ pub enum EntryKind {
     Prepared,
     /// The folder of one execution.
     Run,
-    /// A file, or prepared data without a note, that a killed process left behind.
+    /// A file, prepared data without a note, or a folder of a run without an event, that a killed process left behind.
     Leftover,
 }
 
@@ -88,8 +89,18 @@ impl Store {
         }
         for run in self.names("runs")? {
             for folder in runs::run_folders(&self.root.join("runs").join(run))? {
+                if runs::is_blank(&folder.path)? {
+                    leftovers.push(Entry::new(EntryKind::Leftover, None, folder.path)?);
+                    continue;
+                }
+                for inner in names_in(&folder.path)?.into_iter().filter(|inner| is_temporary(inner)) {
+                    leftovers.push(Entry::new(EntryKind::Leftover, None, folder.path.join(inner))?);
+                }
                 entries.push(Entry::new(EntryKind::Run, None, folder.path)?);
             }
+        }
+        for name in self.names("known")?.into_iter().filter(|name| is_temporary(name)) {
+            leftovers.push(Entry::new(EntryKind::Leftover, None, self.root.join("known").join(name))?);
         }
         entries.append(&mut leftovers);
         Ok(entries)
@@ -139,10 +150,24 @@ impl Store {
                     Some(guard) => Some(guard),
                     None => continue,
                 },
+                (EntryKind::Leftover, _) if entry.path.starts_with(self.root.join("runs")) => {
+                    // A run holds its folder while it lasts.
+                    let folder =
+                        if entry.path.is_dir() { &entry.path } else { atomic::folder_of(&entry.path) };
+                    match lock::try_hold_folder(folder)? {
+                        Some(guard) => Some(guard),
+                        None => continue,
+                    }
+                }
                 _ => None,
             };
             if !dry_run {
+                let folder = entry.path.is_dir();
                 remove(&entry.path)?;
+                if folder && entry.path.starts_with(self.root.join("runs")) {
+                    // The folder of all runs of this lock goes as well when this was the only one; else the system refuses.
+                    let _ = std::fs::remove_dir(atomic::folder_of(&entry.path));
+                }
             }
             removed.push(entry);
         }
@@ -155,7 +180,7 @@ impl Store {
 }
 
 /// True for names that [`atomic`] gives to files it has not finished.
-fn is_temporary(name: &str) -> bool {
+pub(super) fn is_temporary(name: &str) -> bool {
     name.starts_with(atomic::TEMPORARY_PREFIX) && name.ends_with(atomic::TEMPORARY_SUFFIX)
 }
 

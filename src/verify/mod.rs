@@ -9,7 +9,7 @@ pub mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use recorded::Recorded;
+pub use recorded::{Fault, Recorded};
 pub use verdict::{Against, Answer, Difference, MOST_DIFFERENCES, Verdict, compare};
 
 use crate::diag::{Code, codes};

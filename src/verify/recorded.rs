@@ -1,6 +1,7 @@
 //! What is expected of a run: from a lock's platform node, which has the end and the evaluations, or from a record, which
 //! has every step.
 
+use crate::diag::codes;
 use crate::digest::Digest;
 use crate::lock::{Lock, RecordedEvaluation};
 use crate::record::{Ending, Record, Step};
@@ -17,8 +18,19 @@ pub struct Recorded {
     pub evaluations: BTreeMap<(u64, String), RecordedEvaluation>,
     /// The end.
     pub end: Option<End>,
+    /// The fault of its own numbers that ended it: as much a result as an end, since the lock decides it.
+    pub fault: Option<Fault>,
     /// Why there is no end, when there is none: the run was interrupted, a fault stopped it, or the record was cut.
     pub unfinished: Option<String>,
+}
+
+/// A fault that the lock decides: the same lock ends by it again, at the same step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its permanent code.
+    pub code: String,
+    /// Steps that were done.
+    pub step: u64,
 }
 
 /// How a whole run ended.
@@ -41,6 +53,7 @@ impl Recorded {
                 steps: Vec::new(),
                 evaluations: BTreeMap::new(),
                 end: None,
+                fault: None,
                 unfinished: None,
             };
         };
@@ -54,6 +67,7 @@ impl Recorded {
                 chain: result.chain,
                 parameters: result.parameters,
             }),
+            fault: None,
             unfinished: None,
         }
     }
@@ -74,8 +88,20 @@ impl Recorded {
                 chain: finished.chain,
                 parameters: finished.parameters,
             }),
+            fault: fault(record),
             unfinished: unfinished(record),
         }
+    }
+}
+
+/// The fault that ended a run, if the lock decides it; a full disk, too little memory or changed data are another matter.
+fn fault(record: &Record) -> Option<Fault> {
+    let decided = [codes::RUN_LOSS_NOT_FINITE, codes::RUN_SCALE_AT_FLOOR].map(|code| code.to_string());
+    match record.ending() {
+        Ending::Fault(code, step) if decided.iter().any(|known| known == code) => {
+            Some(Fault { code: code.to_owned(), step })
+        }
+        _ => None,
     }
 }
 

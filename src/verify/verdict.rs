@@ -1,6 +1,6 @@
 //! The comparison and its three answers.
 
-use super::recorded::Recorded;
+use super::recorded::{Fault, Recorded};
 use super::{DIFFERS, INCONCLUSIVE, NOT_DETERMINISTIC};
 use crate::diag::Code;
 use crate::diff::records::differences;
@@ -63,6 +63,8 @@ pub struct Verdict {
     pub first_step: Option<u64>,
     /// The last step before it at which all was known to be equal; the first difference lies after it.
     pub equal_through: u64,
+    /// The fault that ended both runs, where both ended by the same one at the same step.
+    pub fault: Option<Fault>,
     /// What was expected and could not be compared.
     pub missing: Vec<String>,
 }
@@ -124,6 +126,7 @@ fn empty(run_id: Digest) -> Verdict {
         differences: Vec::new(),
         first_step: None,
         equal_through: 0,
+        fault: None,
         missing: Vec::new(),
     }
 }
@@ -227,7 +230,34 @@ impl Comparison {
         self.keep(fields);
     }
 
+    /// Compares ends of which at least one is a fault that the lock decides; false when that is not so.
+    fn fault(&mut self, expected: &Recorded, actual: &Recorded) -> bool {
+        let words = |side: &Recorded| match (&side.fault, side.end) {
+            (Some(fault), _) => Some((format!("{} at step {}", fault.code, fault.step), fault.step)),
+            (None, Some(end)) => Some((format!("the end after step {}", end.steps), end.steps)),
+            (None, None) => None,
+        };
+        let (Some(old), Some(new)) = (words(expected), words(actual)) else { return false };
+        if expected.fault.is_none() && actual.fault.is_none() {
+            return false;
+        }
+        self.verdict.compared += 1;
+        if expected.fault == actual.fault {
+            self.verdict.fault.clone_from(&expected.fault);
+            return true;
+        }
+        self.verdict.unequal += 1;
+        self.verdict.first_step.get_or_insert(old.1.min(new.1));
+        self.verdict.differences.truncate(MOST_DIFFERENCES - 1);
+        let what = "how the run ends".to_owned();
+        self.keep(vec![Difference { what, step: None, expected: old.0, actual: new.0, ulps: None }]);
+        true
+    }
+
     fn end(&mut self, expected: &Recorded, actual: &Recorded) {
+        if self.fault(expected, actual) {
+            return;
+        }
         let Some(end) = expected.end else {
             self.lacks_end("the run that was recorded", expected);
             return;

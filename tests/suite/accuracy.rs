@@ -27,3 +27,13 @@ fn the_examples_reach_their_accuracy_in_f16_and_in_f32() {
         assert!((mixed - plain).abs() <= 0.003, "{name}: {mixed} in mixed precision, {plain} in f32");
     }
 }
+
+#[test]
+fn the_digits_reach_their_accuracy_in_tf32() {
+    let changes = [
+        ("std:precision/amp-fp16", "std:precision/tf32"),
+        ("\"std:scalers/dynamic\" init=65536.0 interval=200", "\"std:scalers/none\""),
+    ];
+    let found = accuracy("digits", &changes);
+    assert!(found >= 0.97, "{found} in tf32");
+}

@@ -110,6 +110,66 @@ fn values_round_to_the_nearest_of_the_table() {
     }
 }
 
+/// The nearest number with 13 last bits of 0, ties to an even bit 13, by exact comparison in binary64; beyond the greatest
+/// one lies 2^128, which stands for infinity.
+fn nearest_tf32(magnitude: u32) -> u32 {
+    let value = |bits: u32| match bits {
+        INFINITY => f64::from_bits((1023 + 128) << 52),
+        bits => f64::from(f32::from_bits(bits)),
+    };
+    let below = magnitude & !0x1fff;
+    let (down, up) = (value(magnitude) - value(below), value(below + 0x2000) - value(magnitude));
+    if up < down || (up == down && below & 0x2000 != 0) { below + 0x2000 } else { below }
+}
+
+#[test]
+fn tf32_is_the_nearest_number_with_ten_places() {
+    let around = (0..=0x7_ffffu32)
+        .step_by(5)
+        .flat_map(|high| [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff].map(|low| high << 13 | low));
+    let mut count = 0;
+    for bits in around.chain((0..=u32::MAX).step_by(16_381)) {
+        let (x, magnitude) = (f32::from_bits(bits), bits & !SIGN);
+        let expected = match magnitude {
+            INFINITY => INFINITY,
+            magnitude if x.is_nan() => (magnitude | QUIET) & !0x1fff,
+            magnitude => nearest_tf32(magnitude),
+        };
+        assert_eq!(round_tf32(x).to_bits(), expected | bits & SIGN, "{bits:#010x}");
+        count += 1;
+    }
+    assert!(count > 800_000, "{count} numbers");
+}
+
+#[test]
+fn tf32_at_its_edges() {
+    for (bits, expected) in [
+        // 1 + 2^-11 and 1 + 3·2^-11 lie in the middle: to 1 and to 1 + 2^-9.
+        (0x3f80_1000, 0x3f80_0000),
+        (0x3f80_1001, 0x3f80_2000),
+        (0x3f80_3000, 0x3f80_4000),
+        // Half of the smallest subnormal is 0, more is the smallest; the largest f32 subnormal becomes normal.
+        (0x0000_1000, 0x0000_0000),
+        (0x0000_1001, 0x0000_2000),
+        (0x807f_ffff, 0x8080_0000),
+        // The greatest finite number, and from half a unit beyond it infinity.
+        (0x7f7f_efff, 0x7f7f_e000),
+        (0x7f7f_f000, 0x7f80_0000),
+        (0xff7f_ffff, 0xff80_0000),
+        // A signalling NaN whose payload would be lost stays a NaN, with its sign.
+        (0x7f80_0001, 0x7fc0_0000),
+        (0xffff_ffff, 0xffff_e000),
+    ] {
+        assert_eq!(round_tf32(f32::from_bits(bits)).to_bits(), expected, "{bits:#010x}");
+    }
+    // f16 and bf16 lie inside, so that widening them to tf32 is exact.
+    for bits in (0..=u16::MAX).filter(|bits| !f16_to_f32(*bits).is_nan() && !bf16_to_f32(*bits).is_nan()) {
+        for x in [f16_to_f32(bits), bf16_to_f32(bits)] {
+            assert_eq!(round_tf32(x).to_bits(), x.to_bits(), "{x:e}");
+        }
+    }
+}
+
 #[test]
 fn rounding_in_place_is_the_conversion_there_and_back() {
     for x in sample() {
@@ -123,7 +183,7 @@ fn slices_equal_single_values_on_every_instruction_set() {
     let values = sample();
     let all_bits: Vec<u16> = (0..=u16::MAX).collect();
     for isa in Isa::available() {
-        for format in [Format::F32, Format::F16, Format::Bf16] {
+        for format in [Format::F32, Format::F16, Format::Bf16, Format::Tf32] {
             for length in [0, 1, 7, 16, 33, values.len()] {
                 let mut rounded = values[..length].to_vec();
                 round_slice(isa, format, &mut rounded);

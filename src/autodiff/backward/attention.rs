@@ -9,6 +9,7 @@ impl Backward<'_> {
     pub(super) fn attention(&mut self, node: &Node, dy: ValueId, rule: Attention) {
         let bias_gradient = rule.bias && self.needs(node.inputs[3]);
         let targets: Vec<ValueId> = node.inputs[..3 + usize::from(bias_gradient)].to_vec();
+        let dy = self.operand(node, dy, &node.inputs[..3]);
         let inputs = [&[dy], node.inputs.as_slice(), node.outputs.as_slice()].concat();
         self.joint(node, Op::AttentionBackward { rule, bias_gradient }, inputs, &targets);
     }
@@ -22,6 +23,7 @@ impl Backward<'_> {
     /// y = a·b: da = dy·bᵀ and db = aᵀ·dy; an operand that was read transposed gets the transpose of that.
     pub(super) fn matrix_product(&mut self, node: &Node, dy: ValueId, left: bool, right: bool) {
         let (a, b) = (node.inputs[0], node.inputs[1]);
+        let dy = self.operand(node, dy, &node.inputs);
         let product = |transpose_left, transpose_right| Op::MatrixProduct { transpose_left, transpose_right };
         match left {
             false => self.flow(node, a, product(false, !right), vec![dy, b]),

@@ -186,7 +186,7 @@ fn compile_random(
 }
 
 fn any_format() -> impl Strategy<Value = Format> {
-    prop_oneof![Just(Format::F32), Just(Format::F16), Just(Format::Bf16)]
+    prop_oneof![Just(Format::F32), Just(Format::F16), Just(Format::Bf16), Just(Format::Tf32)]
 }
 
 proptest! {

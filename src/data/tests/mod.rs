@@ -4,6 +4,7 @@ mod arrays;
 mod batches;
 mod csv;
 mod damage;
+mod known;
 mod prepare;
 mod real;
 mod tokens;

@@ -3,8 +3,9 @@
 use super::buffer::Buffer;
 use super::engine::{Batch, Engine};
 use super::threads::Threads;
-use crate::arithmetic::Isa;
+use crate::arithmetic::half::{Format, round_tf32};
 use crate::arithmetic::philox::Stream;
+use crate::arithmetic::{Isa, fused_multiply_add};
 use crate::autodiff::samples::{self, Sample};
 use crate::graph::{DType, LabelKind};
 use crate::plan::{Block, Layer, LayerKind, Loss, Optimizer, Scaler};
@@ -211,21 +212,27 @@ fn close(case: &str, what: &str, found: f32, wanted: f64, tolerance: f64) {
 #[test]
 fn threads_and_instruction_sets_give_equal_bits() {
     for (name, sample) in samples::all() {
-        let accumulate = sample.plan.train.accumulate as usize;
-        let run = |threads: usize, isa: Isa| {
-            let mut engine = engine(&sample, threads, isa);
-            let losses: Vec<u32> = (0..3)
-                .map(|number| {
-                    engine.step(0, &batches(&sample, number, accumulate), number, 0.01).loss.to_bits()
-                })
-                .collect();
-            (losses, engine.parameters_digest())
-        };
-        let expected = run(1, Isa::Scalar);
-        for isa in Isa::available() {
-            for threads in [1, 2, 4] {
-                assert_eq!(run(threads, isa), expected, "{name} with {threads} threads on {isa}");
-            }
+        settings_give_equal_bits(name, &sample);
+    }
+    for (name, mut sample) in [("tf32 cnn", samples::cnn()), ("tf32 attending", samples::attending())] {
+        sample.plan.precision = samples::amp(Format::Tf32);
+        settings_give_equal_bits(name, &sample);
+    }
+}
+
+fn settings_give_equal_bits(name: &str, sample: &Sample) {
+    let accumulate = sample.plan.train.accumulate as usize;
+    let run = |threads: usize, isa: Isa| {
+        let mut engine = engine(sample, threads, isa);
+        let losses: Vec<u32> = (0..3)
+            .map(|number| engine.step(0, &batches(sample, number, accumulate), number, 0.01).loss.to_bits())
+            .collect();
+        (losses, engine.parameters_digest())
+    };
+    let expected = run(1, Isa::Scalar);
+    for isa in Isa::available() {
+        for threads in [1, 2, 4] {
+            assert_eq!(run(threads, isa), expected, "{name} with {threads} threads on {isa}");
         }
     }
 }
@@ -303,6 +310,66 @@ fn evaluation_uses_running_statistics_and_no_dropout() {
     assert_eq!(engine.predict(&batch[0]), first, "evaluation draws no random numbers and changes nothing");
     assert!(!engine.step(0, &batch, 0, 0.01).skipped);
     assert_ne!(engine.predict(&batch[0]), first);
+}
+
+/// Each element of a matrix product in tf32: one chain of fused steps over rounded operands.
+fn chains(
+    [rows, columns, depth]: [usize; 3],
+    left: impl Fn(usize, usize) -> f32,
+    right: impl Fn(usize, usize) -> f32,
+) -> Vec<f32> {
+    let term = |row, column, step| (round_tf32(left(row, step)), round_tf32(right(step, column)));
+    let element = |row, column| {
+        (0..depth).map(|step| term(row, column, step)).fold(0.0, |sum, (a, b)| fused_multiply_add(a, b, sum))
+    };
+    (0..rows)
+        .flat_map(|row| (0..columns).map(move |column| (row, column)))
+        .map(|(r, c)| element(r, c))
+        .collect()
+}
+
+/// Two linear layers, (4, 6) → (4, 5) → (4, 3), and the mean of squares, computed here from the definition.
+#[test]
+fn in_tf32_the_operands_of_products_are_rounded_and_nothing_else() {
+    let mut plan = samples::plan(vec![samples::linear("hidden", 5), samples::linear("head", 3)]);
+    plan.loss = Loss::MeanSquaredError;
+    let features = [6].as_slice().into();
+    let mut sample = bare(Sample { plan, features, labels: LabelKind::Target(vec![3]) });
+    let batch = batches(&sample, 1, 1);
+    let mut plain = engine(&sample, 1, Isa::detect());
+    plain.step(0, &batch, 0, 1.0);
+    sample.plan.precision = samples::amp(Format::Tf32);
+    let mut engine = engine(&sample, 2, Isa::detect());
+    let before = parameters(&engine);
+    engine.step(0, &batch, 0, 1.0);
+    let after = parameters(&engine);
+
+    let (x, target) = (batch[0].features.floats(24), batch[0].labels.floats(12));
+    let (w, v) = (&before["hidden.weight"], &before["head.weight"]);
+    let with_bias = |sums: Vec<f32>, bias: &[f32]| -> Vec<f32> {
+        sums.iter().enumerate().map(|(index, sum)| sum + bias[index % bias.len()]).collect()
+    };
+    let hidden =
+        with_bias(chains([4, 5, 6], |n, k| x[6 * n + k], |k, o| w[6 * o + k]), &before["hidden.bias"]);
+    let y = with_bias(chains([4, 3, 5], |n, k| hidden[5 * n + k], |k, o| v[5 * o + k]), &before["head.bias"]);
+    let dy: Vec<f32> = y.iter().zip(target).map(|(y, target)| 2.0 / 12.0 * (y - target)).collect();
+    let dhidden = chains([4, 5, 3], |n, o| dy[3 * n + o], |o, k| v[5 * o + k]);
+    let columns = |d: &[f32], width: usize| -> Vec<f32> {
+        (0..width).map(|column| (0..4).fold(0.0, |sum, row| sum + d[row * width + column])).collect()
+    };
+    let gradients = [
+        ("head.weight", chains([3, 5, 4], |o, n| dy[3 * n + o], |n, k| hidden[5 * n + k])),
+        ("head.bias", columns(&dy, 3)),
+        ("hidden.weight", chains([5, 6, 4], |o, n| dhidden[5 * n + o], |n, k| x[6 * n + k])),
+        ("hidden.bias", columns(&dhidden, 5)),
+    ];
+    for (name, gradient) in gradients {
+        let expected: Vec<f32> = before[name].iter().zip(&gradient).map(|(from, step)| from - step).collect();
+        assert_eq!(after[name], expected, "{name}");
+        assert_ne!(parameters(&plain)[name], expected, "{name} is not rounded at all");
+    }
+    let step = sample.compile().step;
+    assert_eq!(engine.result(0, step.prediction).expect("the prediction is kept"), y);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! ascending k, then the bias, then the rounding.
 
 use crate::arithmetic::fused_multiply_add;
-use crate::arithmetic::half::{Format, round_bf16, round_f16};
+use crate::arithmetic::half::{Format, round_bf16, round_f16, round_tf32};
 use crate::exec::cpu::matrix::{Epilogue, MatrixRef, Product};
 
 /// C = A·B (+ bias), `c` being row-major `rows × columns` and overwritten.
@@ -29,6 +29,7 @@ pub fn rounded(format: Format, value: f32) -> f32 {
         Format::F32 => value,
         Format::F16 => round_f16(value),
         Format::Bf16 => round_bf16(value),
+        Format::Tf32 => round_tf32(value),
     }
 }
 

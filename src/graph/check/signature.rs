@@ -133,8 +133,23 @@ fn dtypes(values: &[&Value], wanted: DType) -> Result<(), String> {
     values.iter().try_for_each(|value| dtype(value, wanted))
 }
 
+/// A float that every op can have.
 fn float(value: &Value) -> Result<(), String> {
+    operand(value)?;
+    require(value.dtype != DType::Tf32, || format!("`{}` is tf32, which products alone read", value.name))
+}
+
+/// A float that a product can have: tf32 as well.
+fn operand(value: &Value) -> Result<(), String> {
     require(value.dtype != DType::I32, || format!("`{}` is i32, and must be a float", value.name))
+}
+
+/// The result of a product of operands, or the gradient of one: as they are, and f32 beside tf32.
+fn product_of(operands: &[&Value], results: &[&Value]) -> Result<(), String> {
+    let Some(first) = operands.first() else { return Ok(()) };
+    operand(first)?;
+    dtypes(operands, first.dtype)?;
+    dtypes(results, first.dtype.gradient())
 }
 
 /// f32, or the dtype of the op.
@@ -168,8 +183,7 @@ fn forward(op: &Op, edges: Edges) -> Result<(), String> {
                 let ([x, weight], [y]) = edges.counts()?;
                 (x, weight, y)
             };
-            float(x)?;
-            dtypes(&[weight, y], x.dtype)?;
+            product_of(&[x, weight], &[y])?;
             inferred(y, product(op, &x.shape, &weight.shape))
         }
         Op::Embedding { .. } => {
@@ -320,7 +334,7 @@ fn forward(op: &Op, edges: Edges) -> Result<(), String> {
         Op::Cast => {
             let ([x], [y]) = edges.counts()?;
             float(x)?;
-            float(y)?;
+            operand(y)?;
             require(x.dtype != y.dtype, || format!("casts {} to itself", x.dtype))?;
             shape(y, &x.shape)
         }
@@ -418,14 +432,12 @@ fn backward(op: &Op, edges: Edges) -> Result<(), String> {
         }
         Op::LinearBackwardInput | Op::Conv2dBackwardInput { .. } => {
             let ([dy, weight], [dx]) = edges.counts()?;
-            float(dy)?;
-            dtypes(&[weight, dx], dy.dtype)?;
+            product_of(&[dy, weight], &[dx])?;
             inferred(dy, product(op, &dx.shape, &weight.shape))
         }
         Op::LinearBackwardWeight | Op::Conv2dBackwardWeight { .. } => {
             let ([dy, x], [dweight]) = edges.counts()?;
-            float(dy)?;
-            dtypes(&[x, dweight], dy.dtype)?;
+            product_of(&[dy, x], &[dweight])?;
             inferred(dy, product(op, &x.shape, &dweight.shape))
         }
         Op::BiasBackward { axis } => {

@@ -2,7 +2,7 @@
 
 use super::super::super::infer;
 use super::super::super::{Attention, DType, Op, Value};
-use super::{Edges, alike, dtype, dtypes, float, inferred, require, shape};
+use super::{Edges, alike, dtype, dtypes, float, inferred, product_of, require, shape};
 
 /// Forward ops of this family.
 pub(super) fn forward(op: &Op, edges: Edges) -> Result<(), String> {
@@ -13,8 +13,7 @@ pub(super) fn forward(op: &Op, edges: Edges) -> Result<(), String> {
         }
         Op::MatrixProduct { transpose_left, transpose_right } => {
             let ([left, right], [y]) = edges.counts()?;
-            float(left)?;
-            dtypes(&[right, y], left.dtype)?;
+            product_of(&[left, right], &[y])?;
             inferred(y, infer::matrix_product(&left.shape, &right.shape, *transpose_left, *transpose_right))
         }
         Op::RelativePositionBias(rule) => {
@@ -41,16 +40,16 @@ pub(super) fn backward(op: &Op, edges: Edges) -> Result<(), String> {
             let count = 6 + usize::from(rule.bias) + usize::from(rule.mask);
             require(edges.inputs.len() == count, || format!("has not {count} operands"))?;
             let (y, log_sum_exp) = (edges.inputs[count - 2], edges.inputs[count - 1]);
-            alike(edges.inputs[0], &[y])?;
+            let (dy, query) = (edges.inputs[0], edges.inputs[1]);
+            dtype(dy, query.dtype)?;
+            shape(dy, &y.shape)?;
             attention(rule, &edges.inputs[1..count - 2], y, log_sum_exp)?;
             require(edges.outputs.len() == 3 + usize::from(*bias_gradient), || {
                 "has a wrong number of results".to_owned()
             })?;
             require(rule.bias || !bias_gradient, || "has a gradient of no bias".to_owned())?;
             let (operands, results) = (&edges.inputs[1..], edges.outputs);
-            for position in 0..3 {
-                alike(operands[position], &[results[position]])?;
-            }
+            operands[..3].iter().zip(results).try_for_each(|(of, result)| gradient(of, result))?;
             results.get(3).map_or(Ok(()), |dbias| alike(operands[3], &[dbias]))
         }
         Op::RelativePositionBiasBackward(rule) => {
@@ -63,10 +62,16 @@ pub(super) fn backward(op: &Op, edges: Edges) -> Result<(), String> {
             require(operands.len() == edges.outputs.len(), || {
                 "has not a gradient for each operand".to_owned()
             })?;
-            operands.iter().zip(edges.outputs).try_for_each(|(operand, gradient)| alike(operand, &[gradient]))
+            operands.iter().zip(edges.outputs).try_for_each(|(of, result)| gradient(of, result))
         }
         _ => Err("is no backward op".to_owned()),
     }
+}
+
+/// The gradient of an operand has its shape, and its dtype as far as results can.
+fn gradient(of: &Value, result: &Value) -> Result<(), String> {
+    product_of(&[of], &[result])?;
+    shape(result, &of.shape)
 }
 
 /// [query, key, value, bias?, mask?] with the results.
@@ -77,8 +82,7 @@ fn attention(rule: &Attention, operands: &[&Value], y: &Value, log_sum_exp: &Val
     })?;
     let (bias, mask) = rest.split_at(usize::from(rule.bias));
     dtypes(rest, DType::F32)?;
-    float(query)?;
-    dtypes(&[key, value, y], query.dtype)?;
+    product_of(&[query, key, value], &[y])?;
     let shapes = [query, key, value].map(|operand| operand.shape.as_slice());
     let [bias, mask] = [bias, mask].map(|operand| operand.first().map(|operand| operand.shape.as_slice()));
     let sizes = infer::attention(rule.heads, shapes, bias, mask).map_err(|fault| fault.message)?;
@@ -105,7 +109,7 @@ fn disentangled(op: &Op, operands: &[&Value], y: &Value) -> Result<(), String> {
         operands.chunks(2).map(|pair| (pair[0].shape.as_slice(), pair[1].shape.as_slice())).collect();
     let sizes = infer::disentangled_bias(rule.heads, rule.buckets, rule.max_position, &pairs)
         .map_err(|fault| fault.message)?;
-    operands.first().map_or(Ok(()), |first| float(first).and_then(|()| dtypes(operands, first.dtype)))?;
+    product_of(operands, &[])?;
     dtype(y, DType::F32)?;
     shape(y, &[sizes.batch, sizes.heads, sizes.queries, sizes.keys])
 }
