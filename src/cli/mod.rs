@@ -48,8 +48,10 @@ pub fn main() -> u8 {
         Ok(arguments) => arguments,
         Err(error) => {
             let usage = error.use_stderr();
-            if usage && asks_for_json() {
-                return usage_failure(&error).show(&Ui::new(&JSON)).code();
+            let unreadable = error.kind() == clap::error::ErrorKind::InvalidUtf8;
+            if usage && (asks_for_json() || unreadable) {
+                let failure = if unreadable { not_utf8() } else { usage_failure(&error) };
+                return failure.show(&Ui::new(&Voice { json: asks_for_json(), ..PLAIN })).code();
             }
             let printed = error.print().and_then(|()| std::io::stdout().flush());
             return match printed.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
@@ -80,8 +82,8 @@ pub fn main() -> u8 {
     }
 }
 
-/// How arguments that could not be read want their answer.
-const JSON: Voice = Voice { json: true, color: When::Never, quiet: false, no_progress: true };
+/// How arguments that could not be read are answered.
+const PLAIN: Voice = Voice { json: false, color: When::Auto, quiet: false, no_progress: true };
 
 /// Whether the arguments, which could not be read, ask for JSON.
 #[expect(clippy::disallowed_methods, reason = "arguments that clap refused are looked at as they are")]
@@ -94,6 +96,15 @@ fn usage_failure(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let (message, help) = text.trim().split_once('\n').unwrap_or((text.trim(), "try `--help`"));
     Failure::new(Exit::Usage, message.strip_prefix("error: ").unwrap_or(message)).help(help.trim())
+}
+
+/// The failure of an argument that is no text.
+#[expect(clippy::disallowed_methods, reason = "arguments that clap refused are looked at as they are")]
+fn not_utf8() -> Failure {
+    let found = std::env::args_os().find(|argument| argument.to_str().is_none());
+    let found = found.map_or_else(String::new, |argument| argument.to_string_lossy().into_owned());
+    Failure::new(Exit::Usage, format!("found the argument `{found}`, expected UTF-8"))
+        .help("rename the file or folder: locks and records hold names as UTF-8")
 }
 
 /// An answer that is cut looks like an answer; a script would go on with it. The refusing part is the machine's, as for a

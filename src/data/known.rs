@@ -120,5 +120,4 @@ fn line(source: &SourceDigest, stamp: &Stamp) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests/known.rs"]
 mod tests;

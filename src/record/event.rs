@@ -1,7 +1,7 @@
 //! The events of a run: the wire form of a record's lines.
 //!
 //! Fields here are the hashed part: equal on every machine that keeps the guarantee. What a machine adds of its own goes
-//! into [`Unhashed`]. Only [`Step`] and [`Evaluation`] enter the chain.
+//! into [`Unhashed`], and so does a [`Note`]. Only [`Step`] and [`Evaluation`] enter the chain.
 
 use super::float;
 use crate::digest::Digest;
@@ -107,6 +107,9 @@ pub struct Evaluation {
     #[serde(with = "float::map")]
     pub metrics: BTreeMap<String, f32>,
 }
+
+/// The name of a note's event, and of its place in the unhashed part of its line.
+pub(super) const NOTE: &str = "note";
 
 /// Something that a person should know, such as a loss scale that fell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

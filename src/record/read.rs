@@ -2,7 +2,7 @@
 
 use super::chain::Chain;
 use super::event::{
-    Checkpoint, Evaluation, Event, Finished, Note, Started, Step, StopReason, Stopped, Unhashed,
+    Checkpoint, Evaluation, Event, Finished, NOTE, Note, Started, Step, StopReason, Stopped, Unhashed,
 };
 use super::{BAD_LINE, CHAIN, ORDER, SCHEMA, TRUNCATED, UNKNOWN_SCHEMA};
 use crate::diag::{Code, Diagnostic, FileId, Span};
@@ -203,6 +203,9 @@ fn parse(raw: &[u8], place: &Place) -> Result<Line, Diagnostic> {
         let message = format!("line {} has schema `{schema}`, this amp reads `{SCHEMA}`", place.number);
         return Err(place.fault(UNKNOWN_SCHEMA, message));
     }
+    if let Some(note) = note(raw).map_err(bad)? {
+        return Ok(note);
+    }
     let Written { event, chain, unhashed } = serde_json::from_slice(raw).map_err(bad)?;
     let chain = match chain {
         None => None,
@@ -211,6 +214,25 @@ fn parse(raw: &[u8], place: &Place) -> Result<Line, Diagnostic> {
         })?),
     };
     Ok(Line { event, chain, unhashed })
+}
+
+/// A note, which stands in the unhashed part; `None` for any other line, and for notes of records before that, which have a
+/// hashed part and are read as any event.
+fn note(raw: &[u8]) -> serde_json::Result<Option<Line>> {
+    #[derive(Deserialize)]
+    struct Head {
+        event: String,
+        hashed: Option<serde::de::IgnoredAny>,
+        #[serde(default)]
+        unhashed: Unhashed,
+    }
+    let Ok(Head { event, hashed: None, mut unhashed }) = serde_json::from_slice(raw) else { return Ok(None) };
+    match unhashed.remove(NOTE).filter(|_| event == NOTE) {
+        Some(note) => {
+            Ok(Some(Line { event: Event::Note(serde_json::from_value(note)?), chain: None, unhashed }))
+        }
+        None => Ok(None),
+    }
 }
 
 struct Reader {

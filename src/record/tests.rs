@@ -56,6 +56,23 @@ fn finished(recorder_chain: Digest) -> Event {
     Event::Finished(Finished { steps: 3, chain: recorder_chain, parameters: digest(9), data_rechecked: true })
 }
 
+#[test]
+fn a_note_is_not_called_hashed_and_notes_that_were_are_read() {
+    let note = Note { step: 1, kind: "step-skipped".to_owned(), text: "why".to_owned() };
+    let written = text(&[step(1), Event::Note(note.clone())]);
+    let lines = String::from_utf8(written).expect("text");
+    let new = r#"{"schema":"amp.record/1","event":"note","unhashed":{"note":{"kind":"step-skipped","step":1,"text":"why"}}}"#;
+    assert_eq!(lines.lines().last(), Some(new));
+    let old = r#"{"schema":"amp.record/1","event":"note","hashed":{"step":1,"kind":"step-skipped","text":"why"},"unhashed":{}}"#;
+    let (now, _) = read(FILE, lines.as_bytes()).expect("reads");
+    let (before, _) = read(FILE, lines.replace(new, old).as_bytes()).expect("reads");
+    assert_eq!(now.notes().collect::<Vec<_>>(), [&note]);
+    assert_eq!(now, before);
+    let broken = lines.replace("\"text\":\"why\"", "\"txt\":\"why\"");
+    let (cut, warnings) = read(FILE, broken.trim_end().as_bytes()).expect("a cut last line");
+    assert_eq!((cut.notes().count(), warnings.len()), (0, 1));
+}
+
 /// The canonical form written out by hand, with nothing of `digest` but SHA-256 itself.
 #[test]
 fn the_chain_is_the_documented_sum() {

@@ -2,7 +2,7 @@
 
 use super::SCHEMA;
 use super::chain::Chain;
-use super::event::{Event, Resumed, Started, Unhashed};
+use super::event::{Event, NOTE, Note, Resumed, Started, Unhashed};
 use crate::digest::Digest;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -72,11 +72,29 @@ impl<W: Write> Recorder<W> {
     }
 }
 
+/// The line of a note: words for people, which no digest covers, so that they stand in the unhashed part.
+fn note_line(note: &Note, unhashed: &Unhashed) -> io::Result<String> {
+    #[derive(Serialize)]
+    struct Written<'a> {
+        schema: &'static str,
+        event: &'static str,
+        unhashed: &'a Unhashed,
+    }
+    let mut unhashed = unhashed.clone();
+    unhashed.insert(NOTE.to_owned(), serde_json::to_value(note)?);
+    let mut text = serde_json::to_string(&Written { schema: SCHEMA, event: NOTE, unhashed: &unhashed })?;
+    text.push('\n');
+    Ok(text)
+}
+
 /// Returns one line of a record, with its line feed.
 ///
 /// # Errors
 /// None in practice: every event has a JSON form.
 pub fn line(event: &Event, chain: Option<Digest>, unhashed: &Unhashed) -> io::Result<String> {
+    if let Event::Note(note) = event {
+        return note_line(note, unhashed);
+    }
     let written = Written { schema: SCHEMA, event, chain: chain.map(|digest| digest.to_string()), unhashed };
     let mut text = serde_json::to_string(&written)?;
     text.push('\n');

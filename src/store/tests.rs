@@ -210,7 +210,7 @@ fn a_collection_keeps_roots_and_runs() {
     store.put_prepared(&kept_key, &[b"1"]).expect("puts");
     store.put_prepared(&loose_key, &[b"2"]).expect("puts");
     let run = store.new_run(&kept).expect("a run");
-    fs::write(run.path.join("record.ndjson"), b"{}\n").expect("a record");
+    fs::write(run.path.join(RECORD), b"{}\n").expect("an event");
     let folder = store.root().join("blobs/sha256/00");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join(".amp-x1.tmp"), b"half").expect("a leftover");
@@ -230,6 +230,47 @@ fn a_collection_keeps_roots_and_runs() {
     assert!(store.prepared(&kept_key).expect("looks").is_some());
     assert!(folder.join("notes.txt").exists(), "what is not amp's stays");
     assert_eq!(store.collect(&roots, false).expect("collects"), []);
+}
+
+#[test]
+fn a_collection_removes_what_killed_runs_left_and_nothing_of_one_that_lasts() {
+    let (_folder, store) = store();
+    let id = Digest::of_bytes(b"a run");
+    let whole = store.new_run(&id).expect("a run");
+    fs::write(whole.path.join(RECORD), b"{}\n").expect("an event");
+    fs::write(whole.path.join(".amp-x1.tmp"), b"half").expect("a leftover");
+    let killed = store.new_run(&Digest::of_bytes(b"killed")).expect("a run");
+    fs::write(killed.path.join("manifest.lock"), b"lock").expect("a lock");
+    fs::write(killed.path.join(RECORD), b"{\"cut").expect("half an event");
+    let emptied = store.new_run(&id).expect("a run");
+    fs::write(emptied.path.join(RECORD), b"").expect("a record that lost its events");
+    fs::write(emptied.path.join("model.safetensors"), b"model").expect("a checkpoint");
+    let (begun, held) = store.begin_run(&id).expect("a run");
+    let removed = store.collect(&BTreeSet::new(), false).expect("collects");
+    let removed: BTreeSet<_> = removed.into_iter().map(|entry| (entry.kind, entry.path)).collect();
+    let leftover = |path| (EntryKind::Leftover, path);
+    let expected = [leftover(killed.path.clone()), leftover(whole.path.join(".amp-x1.tmp"))];
+    assert_eq!(removed, BTreeSet::from(expected));
+    assert!(!killed.path.parent().expect("its lock's folder").exists(), "it held nothing else");
+    assert!(begun.path.is_dir() && emptied.path.is_dir() && whole.path.join(RECORD).is_file());
+    drop(held);
+    let removed = store.collect(&BTreeSet::new(), false).expect("collects");
+    assert_eq!(removed.into_iter().map(|entry| entry.path).collect::<Vec<_>>(), [begun.path]);
+}
+
+#[test]
+fn the_note_of_the_layout_needs_no_line_end() {
+    let (_folder, store) = store();
+    let open = |content: &[u8]| {
+        fs::write(store.root().join("version"), content).expect("a note");
+        Store::open(store.root(), false)
+    };
+    for same in [&b"1"[..], b"1\n", b"1\r\n"] {
+        assert_eq!(open(same).expect("opens").root(), store.root());
+    }
+    let error = open(b"2\n").expect_err("another layout");
+    assert_eq!(error.code().0, 767);
+    assert!(error.help().expect("help").contains("use that amp"), "{error}");
 }
 
 #[test]

@@ -146,6 +146,33 @@ fn each_reason_for_a_missing_end_has_its_words() {
 }
 
 #[test]
+fn a_fault_that_the_lock_decides_is_an_end_like_another() {
+    let whole = record(1.0, 0.75);
+    let ended = |code: &str, step| {
+        let mut run = whole.clone();
+        run.events.pop();
+        let mut line = run.events[0].clone();
+        line.event = Event::Stopped(Stopped { reason: StopReason::Fault(code.to_owned()), step });
+        line.chain = None;
+        run.events.push(line);
+        run
+    };
+    let first = Recorded::from_record(&ended("AMP0701", 4));
+    let verdict = compare(&first, &ended("AMP0701", 4));
+    // Four steps, two evaluations and the fault.
+    assert_eq!((verdict.answer, verdict.compared, codes(&verdict)), (Answer::Same, 7, (0, 0)));
+    for other in [ended("AMP0702", 4), ended("AMP0701", 3), whole.clone()] {
+        let verdict = compare(&first, &other);
+        assert_eq!((verdict.answer, verdict.unequal), (Answer::Differs, 1));
+        assert_eq!(verdict.differences[0].what, "how the run ends");
+        assert_eq!(verdict.differences[0].expected, "AMP0701 at step 4");
+    }
+    assert_eq!(compare(&Recorded::from_record(&whole), &ended("AMP0701", 4)).answer, Answer::Differs);
+    // A full disk is not the lock's doing.
+    assert_eq!(compare(&first, &ended("AMP0761", 4)).answer, Answer::Inconclusive);
+}
+
+#[test]
 fn a_flood_of_differences_is_bounded_and_keeps_the_end() {
     let whole = record(1.0, 0.75);
     let mut expected = Recorded::from_record(&whole);

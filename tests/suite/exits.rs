@@ -84,6 +84,19 @@ const CASES: &[Case] = &[
     (&["run", "--device", "gpu"], nothing, 2, "expected one of: cpu, cuda"),
     (&["run", "--lockfile", "data"], nothing, 2, "is a folder"),
     (&["run", "--store", "manifest.kdl"], nothing, 2, "AMP0767"),
+    (&["run", "--store", ""], nothing, 2, "empty path"),
+    (&["run", "--lockfile", ""], nothing, 2, "empty path"),
+    (&["run", "--threads", "0"], nothing, 2, "found 0, expected at least 1"),
+    (&["env", "--check", "data"], nothing, 2, "the file of a lock"),
+    (
+        &["verify", "a.lock"],
+        |place| {
+            let text = place.read("manifest.kdl");
+            place.write("a.lock", text);
+        },
+        2,
+        "--lockfile other.lock",
+    ),
     (&["verify"], nothing, 2, "AMP0508"),
     (&["verify", "nope"], nothing, 2, "is not there"),
     (&["verify", "nope/record.ndjson"], nothing, 2, "amp store ls"),
@@ -125,6 +138,44 @@ fn every_command_ends_with_the_code_of_the_table() {
         assert_eq!(answer.code, *code, "{arguments:?}\n{}\n{}", answer.stdout, answer.stderr);
         assert!(answer.stderr.contains(words), "{arguments:?} says {words}:\n{}", answer.stderr);
     }
+}
+
+#[test]
+fn faults_of_usage_are_documents_where_documents_are_asked_for() {
+    let place = Place::with_manifest(&tiny());
+    let usage: [&[&str]; 3] = [
+        &["run", "--threads", "0", "--json"],
+        &["run", "--json", "--no-such-flag"],
+        &["check", "--message-format", "github", "--json"],
+    ];
+    for arguments in usage {
+        let answer = place.amp(arguments).ends(2);
+        let document = answer.json();
+        assert_eq!(
+            (document["schema"].as_str(), document["exit"].as_u64()),
+            (Some("amp.failure/1"), Some(2))
+        );
+        assert!(document["help"].as_str().is_some_and(|help| !help.is_empty()), "{document}");
+        assert_eq!(answer.stderr, "");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_lock_and_no_text_is_said_with_help() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::empty();
+    std::os::unix::fs::symlink("loop.lock", place.path("loop.lock")).expect("a link to itself");
+    let pipe = std::process::Command::new("mkfifo").arg(place.path("pipe.lock")).status();
+    assert!(pipe.expect("mkfifo runs").success());
+    for (name, words) in [("loop.lock", "cannot be read"), ("pipe.lock", "is a pipe")] {
+        let answer = place.amp(&["verify", name]).ends(2);
+        assert!(answer.stderr.contains(words) && answer.stderr.contains("help"), "{}", answer.stderr);
+    }
+    let mut command = place.command(&["check"]);
+    command.arg(std::ffi::OsStr::from_bytes(b"\xff.kdl"));
+    let answer = super::Answer::of(command.output().expect("amp starts")).ends(2);
+    assert!(answer.stderr.contains("expected UTF-8") && answer.stderr.contains("help"), "{}", answer.stderr);
 }
 
 #[test]

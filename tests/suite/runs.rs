@@ -102,6 +102,58 @@ fn a_cut_record_is_never_read_as_a_whole_one() {
 }
 
 #[test]
+fn a_record_that_lost_the_digest_of_its_checkpoint_is_damage() {
+    let place = Place::with_manifest(&tiny());
+    let run = finished(&place);
+    let name = format!("{run}/record.ndjson");
+    let record = place.read(&name);
+    let short: String = record.lines().take(3).map(|line| format!("{line}\n")).collect();
+    for text in [short.as_str(), ""] {
+        place.write(&name, text);
+        let answer = place.amp(&["store", "verify"]).ends(5);
+        for word in ["AMP0552", "was cut", "model.safetensors", "help"] {
+            assert!(answer.stderr.contains(word), "{word}: {}", answer.stderr);
+        }
+        let _ = place.amp(&["verify", &run]).ends(5);
+        let _ = place.amp(&["store", "gc"]).ends(0);
+        assert!(place.path(&format!("{run}/model.safetensors")).exists(), "a result is no leftover");
+    }
+    place.write(&name, &record);
+    let _ = place.amp(&["store", "verify"]).ends(0);
+    // Without the checkpoint there is nothing to say that it held more.
+    place.write(&name, "");
+    std::fs::remove_file(place.path(&format!("{run}/model.safetensors"))).expect("the checkpoint");
+    let answer = place.amp(&["store", "verify"]).ends(7);
+    assert_eq!(answer.stderr.matches(&run).count(), 1, "once: {}", answer.stderr);
+    let _ = place.amp(&["store", "gc"]).ends(0);
+    assert!(!place.path(&run).exists(), "a run without an event says nothing");
+}
+
+#[test]
+fn a_run_that_ends_by_a_fault_ends_by_it_again() {
+    let manifest = tiny()
+        .replace("scaler \"std:scalers/dynamic\" init=65536.0 interval=10\n", "")
+        .replace("std:precision/amp-fp16", "std:precision/fp32")
+        .replace("adamw\" lr=2e-3 weight-decay=0.01", "sgd\" lr=1e38")
+        .replace(" clip-norm=1.0", "")
+        .replace("train steps=3", "train steps=60");
+    let place = Place::with_manifest(&manifest);
+    let failure = place.amp(&["run", "--json"]).ends(1).json();
+    assert_eq!(failure["code"], "AMP0701");
+    let record = failure["record"].as_str().expect("a record").to_owned();
+    let run = record.strip_suffix("/record.ndjson").expect("a folder");
+    let answer = place.amp(&["verify", run]).ends(0);
+    assert!(answer.stdout.starts_with("same: it ends by AMP0701 at step"), "{}", answer.stdout);
+    let _ = place.amp(&["verify", "--twice"]).ends(0);
+    let answer = place.amp(&["verify"]).ends(7);
+    assert!(answer.stderr.contains("--twice"), "{}", answer.stderr);
+    let text = std::fs::read_to_string(place.path(&record)).expect("the record");
+    std::fs::write(place.path(&record), text.replace("AMP0701", "AMP0702")).expect("another fault");
+    let answer = place.amp(&["verify", run]).ends(1);
+    assert!(answer.stdout.contains("how the run ends"), "{}", answer.stdout);
+}
+
+#[test]
 fn a_difference_in_a_cut_record_is_a_difference() {
     let place = Place::with_manifest(&tiny());
     let first = finished(&place);

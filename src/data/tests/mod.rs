@@ -4,7 +4,6 @@ mod arrays;
 mod batches;
 mod csv;
 mod damage;
-mod known;
 mod prepare;
 mod real;
 mod tokens;
