@@ -48,7 +48,7 @@ pub fn resolve(manifest: &Utf8Path) -> Result<Resolved, Failure> {
 }
 
 fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failure> {
-    let text = resolve::read(manifest, world).map_err(unreadable)?;
+    let text = resolve::read(manifest, world).map_err(|fault| unreadable(*fault))?;
     let mut sources = SourceMap::default();
     let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
@@ -116,11 +116,11 @@ pub fn lock_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resul
 
 /// Reads a text that a person named on the command line.
 pub fn read_text(path: &Utf8Path) -> Result<String, Failure> {
-    resolve::read(path, &Disk).map_err(unreadable)
+    resolve::read(path, &Disk).map_err(|fault| unreadable(*fault))
 }
 
-fn unreadable(fault: Box<Diagnostic>) -> Failure {
-    Failure::Manifest { diagnostics: vec![*fault], sources: SourceMap::default() }
+fn unreadable(fault: Diagnostic) -> Failure {
+    Failure::Manifest { diagnostics: vec![fault], sources: SourceMap::default() }
 }
 
 /// The folder that paths in a manifest are relative to.

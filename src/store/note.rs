@@ -1,8 +1,6 @@
 //! Notes: small texts that spare work and that nothing depends on. A note that is lost, damaged or cannot be written costs
 //! the work that it would have spared. Invariant: no result is made of a note alone.
 
-#![expect(clippy::disallowed_methods, reason = "the store reads its own files")]
-
 use super::{Store, StoreError, atomic};
 use crate::digest::Digest;
 use crate::world::Stamp;

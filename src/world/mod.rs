@@ -139,7 +139,6 @@ impl World for Disk {
         path.is_dir()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one reader of source files")]
     fn stamp(&self, path: &Utf8Path) -> Option<Stamp> {
         Stamp::of(&fs_err::metadata(path).ok()?)
     }
