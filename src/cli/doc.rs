@@ -112,7 +112,7 @@ fn find(name: &str) -> Result<Page, Failure> {
             library.iter().filter(|module| module.kind == kind && folder(module.name) == kind.folder());
         page.see.extend(modules.map(|module| module.name.to_owned()));
     }
-    Ok(Page::Node(page))
+    Ok(Page::Node(Box::new(page)))
 }
 
 /// `std:models/mlp`, `models/mlp` and `mlp` are one.

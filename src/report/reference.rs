@@ -31,7 +31,7 @@ pub enum Page {
         source: Option<String>,
     },
     /// A node.
-    Node(NodePage),
+    Node(Box<NodePage>),
 }
 
 /// Things of one sort.
