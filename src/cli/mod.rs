@@ -86,7 +86,6 @@ pub fn main() -> u8 {
 const PLAIN: Voice = Voice { json: false, color: When::Auto, quiet: false, no_progress: true };
 
 /// Whether the arguments, which could not be read, ask for JSON.
-#[expect(clippy::disallowed_methods, reason = "arguments that clap refused are looked at as they are")]
 fn asks_for_json() -> bool {
     std::env::args_os().skip(1).take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
@@ -99,7 +98,6 @@ fn usage_failure(error: &clap::Error) -> Failure {
 }
 
 /// The failure of an argument that is no text.
-#[expect(clippy::disallowed_methods, reason = "arguments that clap refused are looked at as they are")]
 fn not_utf8() -> Failure {
     let found = std::env::args_os().find(|argument| argument.to_str().is_none());
     let found = found.map_or_else(String::new, |argument| argument.to_string_lossy().into_owned());
