@@ -17,10 +17,10 @@ use crate::store::Store;
 use crate::world::{Stamp, World};
 use camino::Utf8Path;
 
-/// As [`prepare`], without reading sources whose digest is known; only shapes and counts of what comes back may be used.
+/// As [`prepare()`], without reading sources whose digest is known; only shapes and counts of what comes back may be used.
 ///
 /// # Errors
-/// As [`prepare`].
+/// As [`prepare()`].
 pub fn prepare_known(
     spec: &DataSpec,
     folder: &Utf8Path,

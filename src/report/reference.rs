@@ -1,7 +1,7 @@
 //! The reference: modules, layers and nodes of the manifest as text, Markdown and JSON.
 //!
 //! What is shown are the rules that the checker reads (`resolve::describe`), so that it cannot say something else than
-//! what holds. A page is plain data; [`text`], [`markdown`] and [`json`] only lay it out.
+//! what holds. A page is plain data; [`text()`], [`markdown()`] and [`json()`] only lay it out.
 
 mod json;
 mod markdown;

@@ -232,7 +232,7 @@ pub fn slice(
     });
 }
 
-/// out = x in its place on an axis, +0 around it: the inverse of [`slice`] with its sizes.
+/// out = x in its place on an axis, +0 around it: the inverse of [`slice()`] with its sizes.
 pub fn pad(threads: &Threads, x: &[f32], [whole, start, length]: [usize; 3], inner: usize, out: &mut [f32]) {
     let (row, size) = (whole * inner, length * inner);
     let outer = out.len().checked_div(row).unwrap_or(0);

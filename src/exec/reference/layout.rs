@@ -36,7 +36,7 @@ pub fn slice(x: &[f32], [whole, start, length]: [usize; 3], inner: usize, out: &
     }
 }
 
-/// out = x in its place on an axis, +0 around it: the inverse of [`slice`] with its sizes.
+/// out = x in its place on an axis, +0 around it: the inverse of [`slice()`] with its sizes.
 pub fn pad(x: &[f32], [whole, start, length]: [usize; 3], inner: usize, out: &mut [f32]) {
     for (position, out) in out.iter_mut().enumerate() {
         let (outer, at) = (position / (whole * inner), position % (whole * inner));
