@@ -6,7 +6,7 @@
 use crate::data::DataFault;
 use crate::diag::{Code, Diagnostic, codes};
 use crate::exec::fault::ExecFault;
-use crate::graph::places::place;
+use crate::graph::places::{self, place};
 use crate::plan::Plan;
 
 /// The paths of the plan that decide a code, nearest first.
@@ -29,11 +29,7 @@ pub fn data(fault: DataFault, plan: &Plan) -> Diagnostic {
 
 /// A fault of the file of first values, at the line that names it.
 pub fn initial(fault: DataFault, plan: &Plan) -> Diagnostic {
-    let diagnostic = Diagnostic::from(fault);
-    match place(&plan.origins, "model.initial") {
-        Some(span) => diagnostic.at(span, "asked for here"),
-        None => diagnostic,
-    }
+    places::at(Diagnostic::from(fault), &plan.origins, "model.initial", "asked for here")
 }
 
 /// A fault of the length of a run, with the line of the manifest that it belongs to.

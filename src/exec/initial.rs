@@ -8,8 +8,8 @@ use super::cpu::engine::Engine;
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::digest::{ContentHash as _, Digest, Hasher};
-use crate::graph::places::place;
-use crate::graph::{Graph, glob};
+use crate::graph::infer::text;
+use crate::graph::{Graph, glob, places};
 use crate::plan::Plan;
 use crate::plan::initial::{InitialRule, InitialWeights, Piece, pieces};
 use safetensors::SafeTensors;
@@ -63,10 +63,7 @@ fn targets(graph: &Graph) -> BTreeMap<&str, &[usize]> {
 
 fn located(plan: &Plan, fault: Diagnostic, rule: Option<usize>, label: &str) -> Diagnostic {
     let path = rule.map_or("model.initial".to_owned(), |rule| format!("model.initial.{rule}"));
-    match place(&plan.origins, &path) {
-        Some(span) => fault.at(span, label),
-        None => fault,
-    }
+    places::at(fault, &plan.origins, &path, label)
 }
 
 struct Matching<'a> {
@@ -173,18 +170,15 @@ impl Matching<'_> {
         found: &BTreeMap<&str, (String, Vec<f32>)>,
         tensors: &[(String, TensorView<'_>)],
     ) -> Vec<String> {
+        let names: Vec<String> = tensors.iter().map(|(name, _)| renamed(self.initial, name)).collect();
         let mut absent = Vec::new();
         for target in self.targets.keys() {
             let excused = self.any(target, |rule| matches!(rule, InitialRule::Missing(_)));
             match (found.contains_key(target), excused) {
-                (false, false) => {
-                    let names: Vec<String> =
-                        tensors.iter().map(|(name, _)| renamed(self.initial, name)).collect();
-                    absent.push(match nearest(target, names.iter().map(String::as_str)) {
-                        Some(near) => format!("`{target}`; the nearest is `{near}`"),
-                        None => format!("`{target}`"),
-                    });
-                }
+                (false, false) => absent.push(match nearest(target, names.iter().map(String::as_str)) {
+                    Some(near) => format!("`{target}`; the nearest is `{near}`"),
+                    None => format!("`{target}`"),
+                }),
                 (true, true) => absent.push(format!("`{target}` is listed as missing, and the file has it")),
                 _ => {}
             }
@@ -314,11 +308,6 @@ fn values(tensor: &TensorView<'_>, wanted: &[usize], transpose: bool) -> Result<
         }
         _ => Ok(numbers),
     }
-}
-
-fn text(shape: &[usize]) -> String {
-    let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
-    format!("[{}]", sizes.join(", "))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod sequence;
 
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
-use super::places::place;
+use super::places;
 use super::{Buffer, DType, Graph, Node, Op, Parameter, Role, Value, ValueId, codes};
 use crate::diag::{Code, Diagnostic, Sink, Span};
 use crate::plan::{Block, Combine, Initialiser, Layer, Plan, Share};
@@ -218,10 +218,7 @@ impl Builder {
     fn model_fault(&mut self, plan: &Plan, code: Code, message: &str, help: &str) {
         let diagnostic =
             Diagnostic::error(code, format!("the model `{}` {message}", plan.model.module)).help(help);
-        self.sink.push(match place(&plan.origins, "model") {
-            Some(span) => diagnostic.at(span, "asked for here"),
-            None => diagnostic,
-        });
+        self.sink.push(places::at(diagnostic, &plan.origins, "model", "asked for here"));
     }
 
     /// Builds a chain; `None` stands for a value that is unknown after a fault.

@@ -1,6 +1,6 @@
 //! Where a value of the plan was written, for the labels of faults.
 
-use crate::diag::Span;
+use crate::diag::{Diagnostic, Span};
 use crate::plan::Origin;
 use std::collections::BTreeMap;
 
@@ -11,6 +11,19 @@ pub fn place(origins: &BTreeMap<String, Origin>, path: &str) -> Option<Span> {
     match origins.get(path).or_else(|| first_below().map(|(_, origin)| origin)) {
         Some(Origin::Manifest(span) | Origin::Module(span)) => Some(*span),
         Some(Origin::Language) | None => None,
+    }
+}
+
+/// The diagnostic with a label at the place of a path, where that has one.
+pub fn at(
+    diagnostic: Diagnostic,
+    origins: &BTreeMap<String, Origin>,
+    path: &str,
+    label: impl Into<String>,
+) -> Diagnostic {
+    match place(origins, path) {
+        Some(span) => diagnostic.at(span, label),
+        None => diagnostic,
     }
 }
 

@@ -14,6 +14,7 @@ mod schedule;
 use crate::arithmetic::half::Format;
 use crate::autodiff::Compiled;
 use crate::diag::{Code, Diagnostic, Severity, Span, codes};
+use crate::graph::places;
 use crate::plan::{Allow, Device, Plan};
 
 /// What the lints look at.
@@ -48,10 +49,7 @@ impl Subject<'_> {
 
     /// The place of a value of the manifest.
     fn at_origin(&self, diagnostic: Diagnostic, path: &str, text: &str) -> Diagnostic {
-        match crate::graph::places::place(&self.plan.origins, path) {
-            Some(span) => diagnostic.at(span, text),
-            None => diagnostic,
-        }
+        places::at(diagnostic, &self.plan.origins, path, text)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Decision, PreciseGraph, codes, matches};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Severity, nearest};
 use crate::graph::names::Names;
-use crate::graph::places::place;
+use crate::graph::places::{self, place};
 use crate::graph::{DType, Graph, Node, Op, Role, Value, ValueId};
 use crate::plan::{Class, OP_KINDS, Origin, Policy, Rule, Selector};
 use std::collections::BTreeMap;
@@ -200,11 +200,7 @@ impl Pass<'_> {
             } else {
                 continue;
             };
-            let span = place(origins, &rule.origin);
-            warnings.push(match span {
-                Some(span) => warning.at(span, "this rule"),
-                None => warning,
-            });
+            warnings.push(places::at(warning, origins, &rule.origin, "this rule"));
         }
         debug_assert!(warnings.iter().all(|warning| warning.severity == Severity::Warning), "warnings only");
         warnings

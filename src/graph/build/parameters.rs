@@ -6,7 +6,7 @@ use super::super::infer::{self, Shape};
 use super::super::{Node, ValueId, codes, glob};
 use super::{Builder, Place};
 use crate::diag::{Diagnostic, nearest};
-use crate::graph::places::place;
+use crate::graph::places;
 use crate::plan::Plan;
 
 impl Builder {
@@ -60,10 +60,7 @@ impl Builder {
         if !parameters.is_empty() && parameters.iter().all(|parameter| parameter.frozen) {
             let diagnostic =
                 Diagnostic::error(codes::FROZEN, "every parameter is frozen, so there is nothing to train");
-            let diagnostic = match place(&plan.origins, "model.freeze.0") {
-                Some(span) => diagnostic.at(span, "freezes parameters"),
-                None => diagnostic,
-            };
+            let diagnostic = places::at(diagnostic, &plan.origins, "model.freeze.0", "freezes parameters");
             self.sink.push(diagnostic.help("freeze fewer, such as all but the head"));
         }
     }
@@ -80,10 +77,7 @@ impl Builder {
         }
         let message = format!("`{pattern}` matches no parameter of the model");
         let diagnostic = Diagnostic::error(codes::GLOB, message);
-        let diagnostic = match place(&plan.origins, origin) {
-            Some(span) => diagnostic.at(span, "matches nothing"),
-            None => diagnostic,
-        };
+        let diagnostic = places::at(diagnostic, &plan.origins, origin, "matches nothing");
         let whole = format!("{pattern}.**");
         let help = if names.iter().any(|name| glob::matches(&whole, name)) {
             format!("did you mean `{whole}`? A parameter's name ends with `.weight` or `.bias`")
