@@ -29,6 +29,7 @@ pub use step::StepGraph;
 use crate::arithmetic::half::Format;
 use crate::diag::Span;
 use crate::plan::Initialiser;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Element type of an edge.
@@ -214,6 +215,12 @@ impl Graph {
     /// The edge of an id of this graph.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]
+    }
+
+    /// For the result of each cast the value that was cast.
+    pub fn casts(&self) -> BTreeMap<ValueId, ValueId> {
+        let casts = self.nodes.iter().filter(|node| node.op == Op::Cast);
+        casts.map(|node| (node.outputs[0], node.inputs[0])).collect()
     }
 
     /// Adds an edge.

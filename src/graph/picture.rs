@@ -3,7 +3,8 @@
 //! The SVG is laid out here, top to bottom: a box stands one row below the lowest of those that feed it, and rows keep
 //! boxes near the boxes above them. Nothing in it depends on fonts beyond a fixed width for each character.
 
-use super::print::{op_with_kernel, type_text};
+use super::precise::by_node;
+use super::print::{op_with_kernel, short, type_text};
 use super::{Decision, Graph, Op, Role, ValueId};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,14 +37,7 @@ pub struct Picture {
 impl Picture {
     /// The picture of a forward graph; `decisions` are those of the precision pass, and empty before it.
     pub fn of(graph: &Graph, decisions: &[Decision]) -> Self {
-        let casts: BTreeMap<ValueId, ValueId> = graph
-            .nodes
-            .iter()
-            .filter(|node| node.op == Op::Cast)
-            .map(|node| (node.outputs[0], node.inputs[0]))
-            .collect();
-        let classes: BTreeMap<usize, &Decision> =
-            decisions.iter().map(|decision| (decision.node, decision)).collect();
+        let (casts, decided) = (graph.casts(), by_node(decisions));
         let mut picture = Self { shapes: Vec::new(), arrows: Vec::new() };
         let mut makers: BTreeMap<ValueId, usize> = BTreeMap::new();
         for input in [graph.features, graph.labels] {
@@ -70,12 +64,12 @@ impl Picture {
                         cast.map_or_else(|| type_text(value), |to| format!("{} → {to}", type_text(value)));
                     picture.arrows.push(Arrow { from: *from, to: shape, label, cast: cast.is_some() });
                 } else if value.role == Role::Parameter {
-                    let own = value.name.strip_prefix(&format!("{}.", node.layer)).unwrap_or(&value.name);
+                    let own = short(&value.name, &node.layer);
                     let cast = cast.map_or_else(String::new, |to| format!(" → {to}"));
                     lines.push(format!("{own} {}{cast}", type_text(value)));
                 }
             }
-            let class = classes.get(&index).map_or("", |decision| super::print::class_name(decision.class));
+            let class = decided.get(&index).map_or("", |decision| super::print::class_name(decision.class));
             picture.shapes.push(Shape { lines, class, row });
             for output in &node.outputs {
                 makers.insert(*output, shape);

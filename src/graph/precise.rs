@@ -3,6 +3,7 @@
 use super::Graph;
 use crate::diag::Diagnostic;
 use crate::plan::Class;
+use std::collections::BTreeMap;
 
 /// A graph whose dtypes are final.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +14,11 @@ pub struct PreciseGraph {
     pub decisions: Vec<Decision>,
     /// Rules without effect. Not part of the meaning.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// Decisions by their node.
+pub(super) fn by_node(decisions: &[Decision]) -> BTreeMap<usize, &Decision> {
+    decisions.iter().map(|decision| (decision.node, decision)).collect()
 }
 
 /// Why an op runs in its dtype.

@@ -6,7 +6,7 @@ mod listing;
 
 pub use attributes::attributes;
 pub use json::{graph_json, precise_json, step_json};
-pub(super) use listing::op_with_kernel;
+pub(super) use listing::{op_with_kernel, short};
 
 use super::totals::{Totals, totals};
 use super::{Graph, Node, Op, Value, ValueId, infer};

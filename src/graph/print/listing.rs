@@ -5,6 +5,7 @@
 
 use super::{class_name, op_text, type_text};
 use crate::diag::number::count;
+use crate::graph::precise::by_node;
 use crate::graph::totals::multiply_adds;
 use crate::graph::{Decision, Graph, Node, Op, Role, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +15,7 @@ const HEADS: [&str; 7] = ["layer", "op", "gives", "class", "casts", "parameters"
 
 /// Lists a forward graph; `decisions` are those of the precision pass, and empty before it.
 pub(super) fn listing(graph: &Graph, decisions: &[Decision]) -> String {
-    let casts: BTreeMap<ValueId, ValueId> = graph
-        .nodes
-        .iter()
-        .filter(|node| node.op == Op::Cast)
-        .map(|node| (node.outputs[0], node.inputs[0]))
-        .collect();
-    let classes: BTreeMap<usize, &Decision> =
-        decisions.iter().map(|decision| (decision.node, decision)).collect();
+    let (casts, decided) = (graph.casts(), by_node(decisions));
     let mut rows: Vec<[String; 7]> = vec![HEADS.map(str::to_owned)];
     let mut above = Some(graph.features);
     let mut counted = BTreeSet::new();
@@ -46,7 +40,7 @@ pub(super) fn listing(graph: &Graph, decisions: &[Decision]) -> String {
             node.layer.clone(),
             op,
             type_text(graph.value(node.outputs[0])),
-            classes.get(&index).map_or_else(String::new, |decision| because(decision)),
+            decided.get(&index).map_or_else(String::new, |decision| because(decision)),
             cast_text(graph, node, &casts),
             if parameters == 0 { String::new() } else { count(parameters) },
             match multiply_adds(node, &graph.values) {
@@ -76,7 +70,7 @@ fn flows(graph: &Graph, id: ValueId) -> bool {
 }
 
 /// The name of a value's layer, for an operand of a later line; inside the reader's own path without that path.
-fn short<'a>(name: &'a str, reader: &str) -> &'a str {
+pub(in crate::graph) fn short<'a>(name: &'a str, reader: &str) -> &'a str {
     let name = name.strip_suffix(".output").unwrap_or(name);
     name.strip_prefix(reader).and_then(|rest| rest.strip_prefix('.')).unwrap_or(name)
 }
@@ -93,10 +87,9 @@ fn cast_text(graph: &Graph, node: &Node, casts: &BTreeMap<ValueId, ValueId>) -> 
     let mut target = None;
     for id in &node.inputs {
         let Some(source) = casts.get(id) else { continue };
-        let name = &graph.value(*source).name;
-        let own = name.strip_prefix(node.layer.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        names.push(match graph.value(*source).role {
-            Role::Parameter | Role::Buffer => own.unwrap_or(name),
+        let value = graph.value(*source);
+        names.push(match value.role {
+            Role::Parameter | Role::Buffer => short(&value.name, &node.layer),
             _ => "input",
         });
         target = Some(graph.value(*id).dtype);
