@@ -70,7 +70,8 @@ impl DeviceMemory {
     }
 }
 
-/// The memory of a training step. What is cast to tf32 takes none of its own: tensor cores round what they load. Gaps of an arena and the scratch of library calls come on top.
+/// The memory of a training step. What is cast to tf32 takes none of its own: tensor cores round what they load. Gaps of an
+/// arena and the scratch of library calls come on top.
 pub fn device_memory(step: &StepGraph) -> DeviceMemory {
     let bytes = |value: &Value| value.elements() as u64 * value.dtype.bytes() as u64;
     let persistent = step.values.iter().filter(|value| value.role != Role::Result).map(bytes).sum();
@@ -85,13 +86,7 @@ pub fn device_memory(step: &StepGraph) -> DeviceMemory {
         }
     }
     let mut changes = vec![(0_u64, 0_u64); nodes.len() + 2];
-    for (index, root) in alias_of.iter().enumerate().rev() {
-        if let (Some(root), Some(lifetime)) = (root, lifetimes[index])
-            && let Some(whole) = &mut lifetimes[root.index()]
-        {
-            whole.last = whole.last.max(lifetime.last);
-        }
-    }
+    live_as_aliases(&mut lifetimes, &alias_of);
     for (index, lifetime) in lifetimes.iter().enumerate().filter(|(index, _)| alias_of[*index].is_none()) {
         if let Some(lifetime) = lifetime {
             changes[lifetime.first].0 += bytes(&step.values[index]);
@@ -109,14 +104,7 @@ pub fn device_memory(step: &StepGraph) -> DeviceMemory {
 fn arena(values: &[Value], nodes: &[&Node], kept: &[ValueId]) -> Arena {
     let mut lifetimes = lifetimes(values, nodes, kept);
     let alias_of = aliases(values, nodes);
-    // The elements live as long as the longest-living of their names.
-    for (index, root) in alias_of.iter().enumerate().rev() {
-        if let (Some(root), Some(lifetime)) = (root, lifetimes[index])
-            && let Some(whole) = &mut lifetimes[root.index()]
-        {
-            whole.last = whole.last.max(lifetime.last);
-        }
-    }
+    live_as_aliases(&mut lifetimes, &alias_of);
     let mut arena = Arena { offsets: vec![None; values.len()], alias_of, lifetimes, elements: 0 };
     let mut order: Vec<(usize, Lifetime)> = (0..values.len())
         .filter(|index| arena.alias_of[*index].is_none())
@@ -141,6 +129,17 @@ fn arena(values: &[Value], nodes: &[&Node], kept: &[ValueId]) -> Arena {
         }
     }
     arena
+}
+
+/// Lets elements live as long as the longest-living of their names.
+fn live_as_aliases(lifetimes: &mut [Option<Lifetime>], alias_of: &[Option<ValueId>]) {
+    for (index, root) in alias_of.iter().enumerate().rev() {
+        if let (Some(root), Some(lifetime)) = (root, lifetimes[index])
+            && let Some(whole) = &mut lifetimes[root.index()]
+        {
+            whole.last = whole.last.max(lifetime.last);
+        }
+    }
 }
 
 struct Placed {
