@@ -312,6 +312,20 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
+/// Whether a person's name for a thing (`layer`, `value`, `part`) is one: an identifier that may hold `_`, and `.` where the
+/// thing may have parts. Reports AMP0225 otherwise.
+pub(crate) fn is_name_of(thing: &str, name: &str, dots: bool, span: Span, sink: &mut Sink) -> bool {
+    let plain = name.replace('_', "-");
+    let is_name = is_identifier(&if dots { plain.replace('.', "-") } else { plain });
+    if !is_name {
+        let message = format!("`{}` cannot be a {thing}'s name", clip(name));
+        let signs = if dots { "`-`, `_` and `.`" } else { "`-` and `_`" };
+        let help = format!("begin with a small letter, and go on with small letters, digits, {signs}");
+        sink.push(Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed as a name").help(help));
+    }
+    is_name
+}
+
 /// What a node says about a module's parameters: properties, and the nodes of its block for lists and shapes.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a> {

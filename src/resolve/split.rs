@@ -2,7 +2,7 @@
 
 use super::check::{check_value, clip};
 use super::fields::Fields;
-use super::module::is_identifier;
+use super::module::is_name_of;
 use super::rule::Rule;
 use crate::data::spec::{Part, Split};
 use crate::diag::{Diagnostic, Sink, codes};
@@ -15,15 +15,7 @@ pub(super) fn lower(fields: &Fields<'_>, in_order: Option<&str>, sink: &mut Sink
     let mut complete = true;
     for property in &fields.open {
         let name = property.name.text.as_str();
-        if !is_identifier(&name.replace('_', "-")) {
-            let diagnostic =
-                Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a part's name", clip(name)));
-            let diagnostic = diagnostic.at(property.name.span, "not allowed as a name");
-            sink.push(
-                diagnostic
-                    .help("begin with a small letter, and go on with small letters, digits, `-` and `_`"),
-            );
-        }
+        is_name_of("part", name, false, property.name.span, sink);
         let rule =
             Rule { name: name.to_owned().into(), ..Rule::real64("part", "Its share.").above(0.0).max(1.0) };
         let passed =

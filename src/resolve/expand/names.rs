@@ -5,8 +5,7 @@
 //! are a part of the path; `residual`, `parallel` and `chain` without one are not, so what they hold is named among the
 //! layers around them; the first unnamed `repeat` of a block gives its turn alone: `layer1.0.conv1`.
 
-use super::super::check::clip;
-use super::super::module::is_identifier;
+use super::super::module::is_name_of;
 use super::super::structure::{default_name, given_name};
 use super::{Expander, Item};
 use crate::diag::{Diagnostic, Span, codes};
@@ -84,15 +83,10 @@ impl Expander<'_, '_> {
     }
 
     fn claim(&mut self, name: &str, span: Span, names: &mut Names) {
-        if !is_identifier(&name.replace('_', "-")) {
-            let diagnostic =
-                Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a layer's name", clip(name)));
-            let diagnostic = diagnostic.at(span, "not allowed as a name");
-            self.sink.push(
-                diagnostic
-                    .help("begin with a small letter, and go on with small letters, digits, `-` and `_`"),
-            );
-        } else if let Some(other) = names.taken.insert(name.to_owned(), span) {
+        if !is_name_of("layer", name, false, span, self.sink) {
+            return;
+        }
+        if let Some(other) = names.taken.insert(name.to_owned(), span) {
             let diagnostic = Diagnostic::error(
                 codes::DUPLICATE_NAME,
                 format!("two layers of one block are called `{name}`"),

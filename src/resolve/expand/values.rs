@@ -4,7 +4,7 @@
 
 use super::super::check::{check, clip, suggestion, unknown_node};
 use super::super::layers::{self, OperandRule};
-use super::super::module::is_identifier;
+use super::super::module::is_name_of;
 use super::super::rule::Kind;
 use super::super::structure::{self, structure};
 use super::names::Names;
@@ -41,14 +41,7 @@ impl Expander<'_, '_> {
         let fields = check(&item.node, &structure("save"), "save", self.sink);
         let name = fields.optional_text("name")?;
         let span = fields.span("name").unwrap_or(item.written.span);
-        if !is_identifier(&name.replace(['_', '.'], "-")) {
-            let diagnostic =
-                Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a value's name", clip(name)));
-            self.sink.push(
-                diagnostic.at(span, "not allowed as a name").help(
-                    "begin with a small letter, and go on with small letters, digits, `-`, `_` and `.`",
-                ),
-            );
+        if !is_name_of("value", name, true, span, self.sink) {
             return None;
         }
         let saved = self.saved.last_mut()?;
