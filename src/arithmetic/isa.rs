@@ -19,6 +19,22 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// All, slowest first. Not public: that a value exists elsewhere means that this machine has it.
+    const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon];
+
+    /// The names of all that amp has kernels for, on whatever machine.
+    pub const NAMES: [&str; 4] =
+        [Self::ALL[0].name(), Self::ALL[1].name(), Self::ALL[2].name(), Self::ALL[3].name()];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Neon => "neon",
+        }
+    }
+
     /// The best one that this machine has.
     pub fn detect() -> Self {
         [Self::Avx512, Self::Avx2, Self::Neon]
@@ -29,10 +45,7 @@ impl Isa {
 
     /// All that this machine has, slowest first.
     pub fn available() -> Vec<Self> {
-        [Self::Scalar, Self::Avx2, Self::Avx512, Self::Neon]
-            .into_iter()
-            .filter(|isa| isa.is_available())
-            .collect()
+        Self::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// Whether this machine has it. Cheap: the processor is asked once per process.
@@ -63,11 +76,6 @@ impl Isa {
 
 impl fmt::Display for Isa {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Scalar => "scalar",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Neon => "neon",
-        })
+        formatter.write_str(self.name())
     }
 }

@@ -5,6 +5,7 @@
 
 use super::args::{Arguments, CompletionsArguments};
 use super::{Exit, Ui, doc, schema};
+use crate::arithmetic::Isa;
 use crate::diag::CATALOGUE;
 use clap::{Command, CommandFactory as _};
 use clap_complete::engine::CompletionCandidate;
@@ -150,5 +151,5 @@ pub fn commands() -> Vec<CompletionCandidate> {
 
 /// What `--isa` knows.
 pub fn isas() -> Vec<CompletionCandidate> {
-    ["scalar", "avx2", "avx512", "neon"].into_iter().map(CompletionCandidate::new).collect()
+    Isa::NAMES.into_iter().map(CompletionCandidate::new).collect()
 }
