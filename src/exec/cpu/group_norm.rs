@@ -1,10 +1,10 @@
 //! Group normalisation, vectorised; equal to `exec::reference::group_norm` bit for bit. γ and β are spread over the pixels
 //! once, so that a group is one row of a layer normalisation.
 
-use super::layer_norm::forward_row;
+use super::layer_norm::{forward_row, input_gradient};
 use super::reduce::{column_sums, row_sum};
 use super::threads::Threads;
-use super::vector::{CHEAP, Units, change, for_each_isa, grain, parallel};
+use super::vector::{CHEAP, Units, for_each_isa, grain, parallel};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 pub use crate::exec::reference::group_norm::GroupNorm;
@@ -12,14 +12,7 @@ pub use crate::exec::reference::group_norm::GroupNorm;
 for_each_isa! {
     /// dx of one group.
     fn backward_row(x: &[f32], dy: &[f32], gamma: &[f32], mean: f32, rstd: f32, dx: &mut [f32]) {
-        let length = dx.len();
-        let n = length as f32;
-        let average = row_sum([dy, gamma], length, |[dy, gamma]| dy * gamma) / n;
-        let project = |[x, dy, gamma]: [f32; 3]| (dy * gamma) * ((x - mean) * rstd);
-        let projection = row_sum([x, dy, gamma], length, project) / n;
-        change(dx, [x, dy, gamma], |_, [x, dy, gamma]| {
-            rstd * ((dy * gamma - average) - ((x - mean) * rstd) * projection)
-        });
+        input_gradient(x, dy, gamma, mean, rstd, dx);
     }
 
     /// Σ(dy·x̂) and Σdy of each channel of one group.

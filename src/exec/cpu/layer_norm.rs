@@ -8,6 +8,19 @@ use super::vector::{CHEAP, Units, change, for_each_isa, grain, parallel};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 
+/// dx of one row; inlined into the bodies that are compiled for each instruction set.
+#[inline(always)]
+pub(super) fn input_gradient(x: &[f32], dy: &[f32], gamma: &[f32], mean: f32, rstd: f32, dx: &mut [f32]) {
+    let length = dx.len();
+    let n = length as f32;
+    let average = row_sum([dy, gamma], length, |[dy, gamma]| dy * gamma) / n;
+    let project = |[x, dy, gamma]: [f32; 3]| (dy * gamma) * ((x - mean) * rstd);
+    let projection = row_sum([x, dy, gamma], length, project) / n;
+    change(dx, [x, dy, gamma], |_, [x, dy, gamma]| {
+        rstd * ((dy * gamma - average) - ((x - mean) * rstd) * projection)
+    });
+}
+
 for_each_isa! {
     /// One row of y; gives (mean, rstd).
     pub(super) fn forward_row(x: &[f32], gamma: &[f32], beta: &[f32], epsilon: f32, y: &mut [f32]) -> (f32, f32) {
@@ -25,14 +38,7 @@ for_each_isa! {
         x: &[f32], dy: &[f32], gamma: &[f32], mean: f32, rstd: f32, dx: &mut [f32], dgamma: &mut [f32],
         dbeta: &mut [f32],
     ) {
-        let length = dx.len();
-        let n = length as f32;
-        let average = row_sum([dy, gamma], length, |[dy, gamma]| dy * gamma) / n;
-        let project = |[x, dy, gamma]: [f32; 3]| (dy * gamma) * ((x - mean) * rstd);
-        let projection = row_sum([x, dy, gamma], length, project) / n;
-        change(dx, [x, dy, gamma], |_, [x, dy, gamma]| {
-            rstd * ((dy * gamma - average) - ((x - mean) * rstd) * projection)
-        });
+        input_gradient(x, dy, gamma, mean, rstd, dx);
         change(dgamma, [x, dy], |sum, [x, dy]| sum + dy * ((x - mean) * rstd));
         change(dbeta, [dy], |sum, [dy]| sum + dy);
     }

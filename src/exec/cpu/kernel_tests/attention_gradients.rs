@@ -4,17 +4,13 @@
 
 use super::Numbers;
 use super::attention::Case;
-use super::gradients::{assert_gradient, dot};
+use super::gradients::{assert_gradient, dot, wide};
 use crate::arithmetic::half::Format;
 use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::disentangled::{Disentangled, Term};
 use crate::exec::cpu::dropout::Dropout;
 use crate::exec::reference;
 use crate::exec::reference::attention::broadcast_place;
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|value| f64::from(*value)).collect()
-}
 
 /// The attention of a case with these query, key, value and bias.
 fn attend(case: &Case, [query, key, value, bias]: [&[f64]; 4]) -> Vec<f64> {
