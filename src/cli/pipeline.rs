@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
-use crate::exec::session;
+use crate::exec::session::{self, Length};
 use crate::graph::memory::training_arena;
 use crate::graph::{Features, LabelKind, Role};
 use crate::lint;
@@ -77,12 +77,11 @@ pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resu
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
                 initial(&resolved, folder_of(manifest), &compiled, world)?;
-                let length = session::length(&resolved.plan, &prepared)
-                    .and_then(|_| session::short_batch(&resolved.plan, &prepared));
-                if let Err(fault) = length {
-                    return Err(CompileFailure::exec(fault, &resolved.plan).with(resolved.sources));
-                }
-                advise(&mut resolved, &prepared, &compiled);
+                let (length, _) = match extent(&resolved.plan, &prepared) {
+                    Ok(extent) => extent,
+                    Err(failure) => return Err(failure.with(resolved.sources)),
+                };
+                advise(&mut resolved, &prepared, &compiled, length);
             }
             Err(failure) => return Err(failure.with(resolved.sources)),
         },
@@ -169,6 +168,8 @@ pub struct Ready {
     pub compiled: Compiled,
     /// The graphs of a shorter last batch, when there is one.
     pub short: Option<Compiled>,
+    /// How long the run is.
+    pub length: Length,
     /// First values from a file, when the manifest names one.
     pub initial: Option<FirstValues>,
     /// The lock that the manifest gives now, without platform nodes.
@@ -208,16 +209,10 @@ fn ready_with(
     }
     let compile = |batch: usize| compile(&resolved.plan, &prepared, batch);
     let outcome = compile(resolved.plan.data.batch).and_then(|compiled| {
-        let short = match session::short_batch(&resolved.plan, &prepared) {
-            Ok(Some(batch)) => Some(compile(batch)?),
-            Ok(None) => None,
-            Err(fault) => return Err(CompileFailure::exec(fault, &resolved.plan)),
-        };
-        session::length(&resolved.plan, &prepared)
-            .map_err(|fault| CompileFailure::exec(fault, &resolved.plan))?;
-        Ok((compiled, short))
+        let (length, short) = extent(&resolved.plan, &prepared)?;
+        Ok((compiled, short.map(compile).transpose()?, length))
     });
-    let (compiled, short) = match outcome {
+    let (compiled, short, length) = match outcome {
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
@@ -226,15 +221,18 @@ fn ready_with(
         prepared.sources.push(source);
         values
     });
-    advise(&mut resolved, &prepared, &compiled);
-    if !resolved.warnings.is_empty() && !ui.quiet && !ui.json {
-        ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
+    // Advice may compile for other batches, so it is sought only where it is shown.
+    if !ui.quiet && !ui.json {
+        advise(&mut resolved, &prepared, &compiled, length);
+        if !resolved.warnings.is_empty() {
+            ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
+        }
     }
     let lock_path = lock_path(manifest, places);
     let name = relative(manifest, &lock_path)?;
     let fresh = derive(&resolved.plan, &prepared, &compiled, short.as_ref(), initial.as_ref(), &name);
     let existing = lockfile::read(&lock_path)?;
-    Ok(Ready { resolved, prepared, compiled, short, initial, fresh, lock_path, existing })
+    Ok(Ready { resolved, prepared, compiled, short, length, initial, fresh, lock_path, existing })
 }
 
 /// Reads the file of first values that a plan names, and matches it with the model.
@@ -260,8 +258,15 @@ fn initial(
     }
 }
 
+/// How long a run is, and the size of its last batch where that is shorter.
+fn extent(plan: &Plan, prepared: &Prepared) -> Result<(Length, Option<usize>), CompileFailure> {
+    let extent = session::length(plan, prepared)
+        .and_then(|length| Ok((length, session::short_batch(plan, prepared)?)));
+    extent.map_err(|fault| CompileFailure::exec(fault, plan))
+}
+
 /// Adds the warnings of data and compiler and the advice of the lints, less what the manifest allows.
-fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
+fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled, length: Length) {
     let mut warnings = std::mem::take(&mut resolved.warnings);
     warnings.extend(prepared.warnings.iter().map(DataFault::warning));
     warnings.extend(compiled.warnings.iter().cloned());
@@ -275,7 +280,7 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled) {
     warnings.extend(lint::lint(&lint::Subject {
         plan: &resolved.plan,
         compiled,
-        steps: session::length(&resolved.plan, prepared).ok().map(|length| length.steps),
+        steps: Some(length.steps),
         evaluation: prepared.split("test").is_some(),
         compile: &again,
     }));
@@ -428,9 +433,6 @@ pub fn machine(asked: &Machine) -> Result<(Threads, Isa), Failure> {
     Ok((threads, isa))
 }
 
-/// The names of all instruction sets that amp has kernels for, on whatever machine.
-const INSTRUCTION_SETS: [&str; 4] = ["scalar", "avx2", "avx512", "neon"];
-
 /// Refuses an instruction set before anything is done for it.
 pub fn require_isa(asked: &Machine) -> Result<(), Failure> {
     asked.isa.as_deref().map_or(Ok(()), |name| instruction_set(name).map(|_| ()))
@@ -444,13 +446,13 @@ fn instruction_set(name: &str) -> Result<Isa, Failure> {
         return Ok(*isa);
     }
     let names: Vec<String> = available.iter().map(Isa::to_string).collect();
-    if INSTRUCTION_SETS.contains(&name) {
+    if Isa::NAMES.contains(&name) {
         return Err(ExecFault::instruction_set(name, &names).into());
     }
     Err(unknown_name(
         "instruction set",
         name,
-        &INSTRUCTION_SETS,
+        &Isa::NAMES,
         &format!("this machine has: {}", names.join(", ")),
     )
     .code(codes::RUN_INSTRUCTION_SET))

@@ -43,7 +43,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     satisfy(&environment, &ready)?;
     pipeline::require_memory(&ready, &environment)?;
     let (threads, isa) = pipeline::machine(&arguments.machine)?;
-    let length = session::length(&ready.resolved.plan, &ready.prepared)?;
+    let length = ready.length;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
     ui.status(

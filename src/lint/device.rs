@@ -5,7 +5,6 @@
 use super::Subject;
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, codes};
-use crate::plan::Selector;
 
 pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let plan = subject.plan;
@@ -40,16 +39,16 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
                 .help("take `precision \"fp32\"`, or a device of capability 8.0 or later"),
         );
     }
-    let rule = plan.precision.rules.iter().find(|rule| {
-        rule.format != Format::F32 && matches!(rule.selector, Selector::Layer(_) | Selector::Op(_))
-    });
+    let rule = plan.precision.rules.iter().find(|rule| rule.format != Format::F32);
     let place = match rule {
         Some(rule) if plan.precision.low == Format::F32 => rule.origin.as_str(),
         _ => "precision",
     };
     advice
         .into_iter()
-        .map(|diagnostic| subject.at_origin(diagnostic, place, "asks for the format"))
-        .map(|diagnostic| subject.at_origin(diagnostic, "environment", "names the device"))
+        .map(|diagnostic| {
+            let diagnostic = subject.at_origin(diagnostic, place, "asks for the format");
+            subject.at_origin(diagnostic, "environment", "names the device")
+        })
         .collect()
 }

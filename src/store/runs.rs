@@ -68,11 +68,7 @@ impl Store {
         if std::fs::metadata(&record).is_ok_and(|metadata| metadata.len() > 0) {
             return Ok(());
         }
-        std::fs::remove_dir_all(&folder.path)
-            .map_err(|error| StoreError::io("remove the folder", &folder.path, error))?;
-        // The folder of all runs of this lock goes as well when this was the only one; else the system refuses.
-        let _ = std::fs::remove_dir(atomic::folder_of(&folder.path));
-        Ok(())
+        remove_folder(&folder.path)
     }
 
     /// All executions of a lock that this store holds, by serial.
@@ -82,6 +78,14 @@ impl Store {
     pub fn runs(&self, run_id: &Digest) -> Result<Vec<RunFolder>, StoreError> {
         run_folders(&self.root.join("runs").join(run_id.short()))
     }
+}
+
+/// Removes the folder of an execution, and with the last one that of all runs of its lock.
+pub(super) fn remove_folder(folder: &Utf8Path) -> Result<(), StoreError> {
+    std::fs::remove_dir_all(folder).map_err(|error| StoreError::io("remove the folder", folder, error))?;
+    // The system refuses where another run is left.
+    let _ = std::fs::remove_dir(atomic::folder_of(folder));
+    Ok(())
 }
 
 /// True when the folder of a run holds nothing of a run: no event, and no file but the copy of the lock and what was never

@@ -162,11 +162,10 @@ impl Store {
                 _ => None,
             };
             if !dry_run {
-                let folder = entry.path.is_dir();
-                remove(&entry.path)?;
-                if folder && entry.path.starts_with(self.root.join("runs")) {
-                    // The folder of all runs of this lock goes as well when this was the only one; else the system refuses.
-                    let _ = std::fs::remove_dir(atomic::folder_of(&entry.path));
+                if entry.path.is_dir() && entry.path.starts_with(self.root.join("runs")) {
+                    runs::remove_folder(&entry.path)?;
+                } else {
+                    remove(&entry.path)?;
                 }
             }
             removed.push(entry);
