@@ -6,10 +6,12 @@
 pub mod checkpoint;
 pub mod clock;
 pub mod cpu;
+pub mod cuda;
 pub mod evaluate;
 pub mod fault;
 pub mod initial;
 pub mod initialise;
+pub mod program;
 pub mod reference;
 pub mod schedule;
 pub mod session;

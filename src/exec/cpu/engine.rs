@@ -7,7 +7,7 @@
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
 use super::fingerprint::{Keys, fingerprint};
-use super::program::{Action, Layout, Place, Program};
+use crate::exec::program::{Action, Layout, Place, Program};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;

@@ -25,7 +25,7 @@ pub mod mean;
 #[cfg(test)]
 mod parameter_tests;
 pub mod pool;
-pub mod program;
+
 pub mod reduce;
 pub mod relative_position;
 pub mod rms_norm;

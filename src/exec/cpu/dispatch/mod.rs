@@ -13,7 +13,7 @@ mod update;
 pub use shape::relayout;
 
 use super::buffer::Buffer;
-use super::program::Layout;
+use crate::exec::program::Layout;
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
