@@ -1,4 +1,4 @@
-//! Convolutions and pools.
+//! Convolutions. Activations are channels last; shapes in the graph stay (N, C, H, W).
 
 use super::Call;
 use crate::exec::cuda::launch::Launches;

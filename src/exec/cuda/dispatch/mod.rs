@@ -1,11 +1,13 @@
 //! From a node to its launches: one arm an op, grouped by family as on the CPU. Nothing runs here.
 
 mod attention;
+mod columns;
 mod image;
 mod linear;
 mod loss;
 mod norm;
 mod pointwise;
+mod pool;
 mod sequence;
 mod shape;
 mod update;
@@ -110,13 +112,13 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         | Op::RotaryPosition { .. } => sequence::run(call, launches),
         Op::Conv2d { .. }
         | Op::Conv2dBackwardInput { .. }
-        | Op::Conv2dBackwardWeight { .. }
-        | Op::MaxPool2d { .. }
+        | Op::Conv2dBackwardWeight { .. } => image::run(call, launches),
+        Op::MaxPool2d { .. }
         | Op::MaxPool2dBackward { .. }
         | Op::Upsample2d { .. }
         | Op::Upsample2dBackward { .. }
         | Op::AveragePool2d { .. }
-        | Op::AveragePool2dBackward { .. } => image::run(call, launches),
+        | Op::AveragePool2dBackward { .. } => pool::run(call, launches),
         Op::BatchNorm { .. }
         | Op::BatchNormInference { .. }
         | Op::BatchNormBackward
