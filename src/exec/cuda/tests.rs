@@ -1,5 +1,7 @@
 //! The CUDA backend against the CPU backend: every instruction on the same operands, and whole steps.
 
+mod arithmetic;
+
 use super::dispatch::Arithmetic;
 use super::emulated::Emulated;
 use super::engine::Engine;
