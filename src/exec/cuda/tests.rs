@@ -4,7 +4,11 @@
 
 mod arithmetic;
 mod cases;
+mod pointwise;
 mod samples;
+mod sequence;
+mod shape;
+mod update;
 
 use super::device::Device;
 use super::dispatch::{self, Arithmetic, Call, Operand};
