@@ -7,6 +7,7 @@
 //! **Invariant: the portable kernels give the bits of the CPU backend**, whatever the grid: sums and functions follow
 //! `docs/numerics.md`, and no result depends on which thread came first.
 
+pub mod blueprint;
 pub mod device;
 pub mod dispatch;
 #[cfg(feature = "cuda")]
