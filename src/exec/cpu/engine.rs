@@ -7,13 +7,13 @@
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
 use super::fingerprint::{Keys, fingerprint};
-use crate::exec::program::{Action, Layout, Place, Program};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::exec::clock::Stopwatch;
 use crate::exec::initialise;
+use crate::exec::program::{Action, Layout, Place, Program};
 use crate::graph::{Node, Op, ValueId};
 use crate::record::float::canonical_bits;
 use std::collections::BTreeMap;

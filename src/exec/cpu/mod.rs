@@ -7,7 +7,7 @@ pub mod buffer;
 mod columns;
 pub mod convolution;
 pub mod disentangled;
-mod dispatch;
+pub(in crate::exec) mod dispatch;
 pub mod dropout;
 pub mod elementwise;
 pub mod engine;

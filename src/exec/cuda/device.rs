@@ -50,6 +50,9 @@ pub trait Device: Send {
     /// Bytes of the device in use by everybody, and all it has; `None` where it does not tell.
     fn memory_in_use(&self) -> Option<(u64, u64)>;
 
+    /// Whether kernels that use tensor cores run here.
+    fn has_tensor_cores(&self) -> bool;
+
     /// Its name, for people.
     fn name(&self) -> String;
 }

@@ -53,7 +53,7 @@ pub struct Emulated {
 /// As aligned as device memory.
 #[derive(Clone)]
 #[repr(align(256))]
-struct Block([u8; 256]);
+struct Block(#[expect(dead_code, reason = "only its address is used")] [u8; 256]);
 
 impl Emulated {
     /// The device, or nothing where no C++ compiler is found; that is said.
@@ -109,7 +109,9 @@ impl Device for Emulated {
             Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
             Launch::Product(op) => product(op),
             // SAFETY: as above.
-            Launch::Clear { address, bytes } => unsafe { std::ptr::write_bytes(*address as *mut u8, 0, *bytes) },
+            Launch::Clear { address, bytes } => unsafe {
+                std::ptr::write_bytes(*address as *mut u8, 0, *bytes)
+            },
         }
         Ok(())
     }
@@ -128,6 +130,10 @@ impl Device for Emulated {
 
     fn memory_in_use(&self) -> Option<(u64, u64)> {
         None
+    }
+
+    fn has_tensor_cores(&self) -> bool {
+        false
     }
 
     fn name(&self) -> String {

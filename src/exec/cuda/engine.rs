@@ -16,6 +16,7 @@ use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
 use crate::exec::program::{Action, BufferId, Layout, Place};
 use crate::exec::reference::fingerprint::{BLOCK, Keys};
+use crate::exec::schedule::decimal;
 use crate::graph::{DType, Node, StepGraph, ValueId};
 use std::collections::BTreeMap;
 
@@ -40,13 +41,10 @@ struct Placed {
     tensors: Vec<Tensor>,
     /// Micro-batch and update; of an evaluation the first alone.
     parts: [Section; 2],
-    /// For each instruction its launches, counted through both parts.
-    ranges: Vec<std::ops::Range<usize>>,
 }
 
 struct Stage {
     step: StepGraph,
-    nodes: Vec<Node>,
     train: Placed,
     evaluation: Placed,
 }
@@ -144,7 +142,8 @@ impl Engine {
             self.lower(step, nodes, train, Bases::default(), &mut probe)?;
             self.lower(step, &step.evaluation, evaluation, Bases::default(), &mut probe)?;
         }
-        let blocks = self.fingerprinted(&steps).iter().map(|(_, cell)| cell.elements.div_ceil(BLOCK)).sum::<usize>();
+        let blocks =
+            self.fingerprinted(&steps).iter().map(|(_, cell)| cell.elements.div_ceil(BLOCK)).sum::<usize>();
         self.footprint.scratch = probe.scratch_bytes();
         let (keys, sums) = (2 * BLOCK * 4, blocks * 16);
         let fixed = 2 * ALIGNMENT + keys + sums.next_multiple_of(ALIGNMENT);
@@ -170,7 +169,7 @@ impl Engine {
         for ((nodes, train, evaluation), step) in planned.into_iter().zip(steps) {
             let train = self.lower(&step, &nodes, &train, bases, &mut launches)?;
             let evaluation = self.lower(&step, &step.evaluation, &evaluation, bases, &mut launches)?;
-            self.stages.push(Stage { step, nodes, train, evaluation });
+            self.stages.push(Stage { step, train, evaluation });
         }
         self.device.upload(bases.constants, &launches.constant_bytes)?;
         self.prepare_fingerprint(keys_at)?;
@@ -213,13 +212,11 @@ impl Engine {
             })
             .collect();
         launches.list.clear();
-        let mut ranges = Vec::new();
         let mut first = 0;
         for (index, instruction) in program.instructions.iter().enumerate() {
             if index == program.first_part {
                 first = launches.list.len();
             }
-            let begin = launches.list.len();
             let operand = |buffer: &BufferId| Operand {
                 tensor: tensors[*buffer],
                 value: step.value(program.buffers[*buffer].value),
@@ -227,7 +224,8 @@ impl Engine {
             let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
             let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
             let edges = instruction.inputs.iter().chain(&instruction.outputs);
-            let layout = edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
+            let layout =
+                edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
             let (done, kind) = match instruction.action {
                 Action::Run(node) => {
                     let call = Call {
@@ -236,6 +234,7 @@ impl Engine {
                         inputs: &inputs,
                         outputs: &outputs,
                         arithmetic: self.arithmetic,
+                        tensor_cores: self.device.has_tensor_cores(),
                         seed: self.seed,
                         position: bases.position,
                         culprit: bases.culprit,
@@ -251,7 +250,6 @@ impl Engine {
             if !done {
                 return Err(ExecFault::no_kernel(kind));
             }
-            ranges.push(begin..launches.list.len());
         }
         if program.first_part >= program.instructions.len() {
             first = launches.list.len();
@@ -259,7 +257,7 @@ impl Engine {
         let mut all = std::mem::take(&mut launches.list);
         let rest = all.split_off(first);
         let parts = [Section { launches: all, graph: None }, Section { launches: rest, graph: None }];
-        Ok(Placed { planned: planned.clone(), tensors, parts, ranges })
+        Ok(Placed { planned: planned.clone(), tensors, parts })
     }
 
     /// Parameters in the order of their names, as the fingerprint takes them.
@@ -364,7 +362,13 @@ impl Engine {
     fn set_scalar(&mut self, which: impl Fn(&StepGraph) -> ValueId, value: f32) -> Result<(), ExecFault> {
         let Some(stage) = self.stages.first() else { return Ok(()) };
         match self.cells.get(&stage.step.value(which(&stage.step)).name) {
-            Some(cell) => self.device.upload(cell.address, &value.to_le_bytes()),
+            // A rate is computed with as the decimal that a person wrote; that stands beside it.
+            Some(cell) => {
+                let mut bytes = [0; 16];
+                bytes[..4].copy_from_slice(&value.to_le_bytes());
+                bytes[8..].copy_from_slice(&decimal(value).to_le_bytes());
+                self.device.upload(cell.address, &bytes)
+            }
             None => Ok(()),
         }
     }
@@ -479,7 +483,8 @@ impl Engine {
         let mut bytes = [0; 4];
         self.device.download(self.culprit_address, &mut bytes)?;
         let step = &self.stages[stage].step;
-        let parameter = usize::try_from(i32::from_le_bytes(bytes)).ok().and_then(|at| step.parameters.get(at));
+        let parameter =
+            usize::try_from(i32::from_le_bytes(bytes)).ok().and_then(|at| step.parameters.get(at));
         Ok(parameter.map(|parameter| step.value(parameter.value).name.clone()))
     }
 
@@ -516,7 +521,11 @@ impl Engine {
         self.culprit.clone()
     }
 
-    fn scalar(&mut self, stage: usize, which: impl Fn(&StepGraph) -> Option<ValueId>) -> Result<f32, ExecFault> {
+    fn scalar(
+        &mut self,
+        stage: usize,
+        which: impl Fn(&StepGraph) -> Option<ValueId>,
+    ) -> Result<f32, ExecFault> {
         let stage = &self.stages[stage];
         let Some(tensor) = which(&stage.step).and_then(|value| stage.train.tensor_of(value)) else {
             return Ok(f32::NAN);

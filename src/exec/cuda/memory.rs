@@ -72,9 +72,16 @@ impl Planned {
         let steady = !writes.iter().any(|write| (time + 1..=last_use).contains(write));
         let format = match wide {
             DType::F32 if steady && stored != DType::Tf32 => stored,
-            DType::Tf32 if steady => if stored == DType::F32 { DType::Tf32 } else { stored },
+            DType::Tf32 if steady => {
+                if stored == DType::F32 {
+                    DType::Tf32
+                } else {
+                    stored
+                }
+            }
             DType::F16 | DType::Bf16 if stored == DType::F32 && self.formats[from] == DType::F32 => {
-                let made_here = matches!(self.program.buffers[root].place, Place::Slot(_)) && writes.len() == 1;
+                let made_here =
+                    matches!(self.program.buffers[root].place, Place::Slot(_)) && writes.len() == 1;
                 let read_here = self.times(root, |instruction| &instruction.inputs) == [time];
                 let leaves = kept.iter().any(|buffer| self.program.owner(*buffer) == root);
                 if !made_here || !read_here || leaves || self.program.fed_by_host()[root] {
@@ -94,8 +101,9 @@ impl Planned {
     /// When instructions touch the memory of a buffer that owns it.
     fn times(&self, owner: BufferId, edges: impl Fn(&Instruction) -> &Vec<BufferId>) -> Vec<usize> {
         let instructions = self.program.instructions.iter().enumerate();
-        let touching = instructions
-            .filter(|(_, instruction)| edges(instruction).iter().any(|buffer| self.program.owner(*buffer) == owner));
+        let touching = instructions.filter(|(_, instruction)| {
+            edges(instruction).iter().any(|buffer| self.program.owner(*buffer) == owner)
+        });
         touching.map(|(time, _)| time).collect()
     }
 

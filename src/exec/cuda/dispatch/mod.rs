@@ -73,6 +73,8 @@ pub struct Call<'a> {
     pub outputs: &'a [Operand<'a>],
     /// How products are made.
     pub arithmetic: Arithmetic,
+    /// Whether the device has tensor cores that kernels of ours may use; the emulated one has none.
+    pub tensor_cores: bool,
     /// The run's seed.
     pub seed: u64,
     /// Address of a `u64`: the position in random streams, which is the count of micro-batches before this one.
@@ -110,9 +112,9 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         | Op::Gather
         | Op::GatherBackward
         | Op::RotaryPosition { .. } => sequence::run(call, launches),
-        Op::Conv2d { .. }
-        | Op::Conv2dBackwardInput { .. }
-        | Op::Conv2dBackwardWeight { .. } => image::run(call, launches),
+        Op::Conv2d { .. } | Op::Conv2dBackwardInput { .. } | Op::Conv2dBackwardWeight { .. } => {
+            image::run(call, launches)
+        }
         Op::MaxPool2d { .. }
         | Op::MaxPool2dBackward { .. }
         | Op::Upsample2d { .. }
