@@ -136,6 +136,10 @@ impl Device for Emulated {
         false
     }
 
+    fn platform(&self) -> String {
+        "emulated".to_owned()
+    }
+
     fn name(&self) -> String {
         "emulated".to_owned()
     }

@@ -9,8 +9,9 @@ use super::launch::{ALIGNMENT, Arguments, Launch, Launches, Tensor};
 use super::memory::Planned;
 use crate::arithmetic::Isa;
 use crate::digest::Digest;
+use crate::exec::backend::{Backend, Batch, OpTime, StepResult};
+use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::buffer::Buffer;
-use crate::exec::cpu::engine::{Batch, StepResult};
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
@@ -84,6 +85,8 @@ pub struct Engine {
     culprit: Option<String>,
     fingerprint: Section,
     fingerprint_memory: (u64, usize),
+    /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
+    profile: Option<BTreeMap<&'static str, OpTime>>,
 }
 
 /// Addresses of the blocks that a program's memory is in.
@@ -123,6 +126,7 @@ impl Engine {
             culprit: None,
             fingerprint: Section { launches: Vec::new(), graph: None },
             fingerprint_memory: (0, 0),
+            profile: None,
         };
         engine.build(steps)?;
         engine.initialise()?;
@@ -303,6 +307,23 @@ impl Engine {
         Ok(())
     }
 
+    /// Runs a part of a training program.
+    fn run(&mut self, stage: usize, part: usize) -> Result<(), ExecFault> {
+        let Self { device, stages, profile, .. } = self;
+        let section = &stages[stage].train.parts[part];
+        let Some(profile) = profile else { return run(&mut **device, section) };
+        for launch in &section.launches {
+            device.synchronise()?;
+            let watch = Stopwatch::start();
+            device.launch(launch)?;
+            device.synchronise()?;
+            let time = profile.entry(launch.name()).or_default();
+            time.calls += 1;
+            time.seconds += watch.seconds();
+        }
+        Ok(())
+    }
+
     fn clear(&mut self, address: u64, bytes: usize) -> Result<(), ExecFault> {
         if bytes == 0 {
             return Ok(());
@@ -339,26 +360,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the learning rate of a group of parameters for the steps that follow; nothing for a group without its own.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
-        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
-        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
-            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate)?;
-        }
-        Ok(())
-    }
-
-    /// Sets the loss scale.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {
-        self.set_scalar(|step| step.scale, scale)
-    }
-
     fn set_scalar(&mut self, which: impl Fn(&StepGraph) -> ValueId, value: f32) -> Result<(), ExecFault> {
         let Some(stage) = self.stages.first() else { return Ok(()) };
         match self.cells.get(&stage.step.value(which(&stage.step)).name) {
@@ -373,59 +374,9 @@ impl Engine {
         }
     }
 
-    /// The loss scale that the next step will use.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn scale(&mut self) -> Result<f32, ExecFault> {
-        let Some(stage) = self.stages.first() else { return Ok(1.0) };
-        let name = stage.step.value(stage.step.scale).name.clone();
-        Ok(self.cell(&name)?.and_then(|cell| cell.floats(1).first().copied()).unwrap_or(1.0))
-    }
-
-    /// A persistent value by name.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
-        let Some(cell) = self.cells.get(name).copied() else { return Ok(None) };
-        let mut bytes = vec![0; cell.elements * 4];
-        self.device.download(cell.address, &mut bytes)?;
-        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
-    }
-
-    /// Overwrites a persistent float value; false when there is no such value or its size differs.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {
-        match self.cells.get(name) {
-            Some(cell) if !cell.integer && cell.elements == values.len() => {
-                self.device.upload(cell.address, &float_bytes(values))?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
     /// Names of every persistent value, sorted.
     pub fn cell_names(&self) -> Vec<String> {
         self.cells.keys().cloned().collect()
-    }
-
-    /// The step graph of a stage: 0 is the full batch.
-    pub fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
-        self.stages.get(stage).map(|stage| &stage.step)
-    }
-
-    /// The threads, for what the host computes.
-    pub fn threads(&self) -> &Threads {
-        &self.threads
-    }
-
-    /// The instruction set, for what the host computes.
-    pub fn isa(&self) -> Isa {
-        self.isa
     }
 
     /// The device.
@@ -446,38 +397,6 @@ impl Engine {
         }
     }
 
-    /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn step(
-        &mut self,
-        stage: usize,
-        micro_batches: &[Batch],
-        number: u64,
-        learning_rate: f32,
-    ) -> Result<StepResult, ExecFault> {
-        self.set_scalar(|step| step.learning_rate, learning_rate)?;
-        self.culprit = None;
-        let scale = self.scale()?;
-        let mut losses = 0.0;
-        for (micro, batch) in micro_batches.iter().enumerate() {
-            self.load(stage, batch, false)?;
-            let position = number * micro_batches.len() as u64 + micro as u64;
-            self.device.upload(self.position, &position.to_le_bytes())?;
-            run(&mut *self.device, &self.stages[stage].train.parts[0])?;
-            losses += self.scalar(stage, |step| Some(step.loss))?;
-        }
-        run(&mut *self.device, &self.stages[stage].train.parts[1])?;
-        let gradient_norm = self.scalar(stage, |step| Some(step.norm))?;
-        let has_scaler = self.stages[stage].step.found.is_some();
-        let skipped = has_scaler && self.scalar(stage, |step| step.found)? != 0.0;
-        if skipped {
-            self.culprit = self.find_culprit(stage)?;
-        }
-        Ok(StepResult { loss: losses / micro_batches.len().max(1) as f32, gradient_norm, scale, skipped })
-    }
-
     /// The name of the parameter whose gradient was the first that is not finite.
     fn find_culprit(&mut self, stage: usize) -> Result<Option<String>, ExecFault> {
         let mut bytes = [0; 4];
@@ -486,39 +405,6 @@ impl Engine {
         let parameter =
             usize::try_from(i32::from_le_bytes(bytes)).ok().and_then(|at| step.parameters.get(at));
         Ok(parameter.map(|parameter| step.value(parameter.value).name.clone()))
-    }
-
-    /// The digest of all parameters, made where they live: see `docs/numerics.md`.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
-        run(&mut *self.device, &self.fingerprint)?;
-        let mut bytes = vec![0; self.fingerprint_memory.1];
-        self.device.download(self.fingerprint_memory.0, &mut bytes)?;
-        Ok(Digest::of_bytes(&bytes))
-    }
-
-    /// The model's answers for a batch, in evaluation form.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
-        self.load(0, batch, true)?;
-        run(&mut *self.device, &self.stages[0].evaluation.parts[0])?;
-        let stage = &self.stages[0];
-        let value = stage.step.evaluation_prediction;
-        let found = stage.evaluation.tensor_of(value);
-        let elements = stage.step.value(value).elements();
-        match found {
-            Some(tensor) => read_floats(&mut *self.device, tensor, elements),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// The name of the first gradient that was not finite in the last step, if one was.
-    pub fn first_non_finite_gradient(&self) -> Option<String> {
-        self.culprit.clone()
     }
 
     fn scalar(
@@ -548,6 +434,111 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+impl Backend for Engine {
+    fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
+        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
+        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
+            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate)?;
+        }
+        Ok(())
+    }
+
+    fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {
+        self.set_scalar(|step| step.scale, scale)
+    }
+
+    fn scale(&mut self) -> Result<f32, ExecFault> {
+        let Some(stage) = self.stages.first() else { return Ok(1.0) };
+        let name = stage.step.value(stage.step.scale).name.clone();
+        Ok(self.cell(&name)?.and_then(|cell| cell.floats(1).first().copied()).unwrap_or(1.0))
+    }
+
+    fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
+        let Some(cell) = self.cells.get(name).copied() else { return Ok(None) };
+        let mut bytes = vec![0; cell.elements * 4];
+        self.device.download(cell.address, &mut bytes)?;
+        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
+    }
+
+    fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {
+        match self.cells.get(name) {
+            Some(cell) if !cell.integer && cell.elements == values.len() => {
+                self.device.upload(cell.address, &float_bytes(values))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
+        self.stages.get(stage).map(|stage| &stage.step)
+    }
+
+    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+        std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
+    }
+
+    fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    fn step(
+        &mut self,
+        stage: usize,
+        micro_batches: &[Batch],
+        number: u64,
+        learning_rate: f32,
+    ) -> Result<StepResult, ExecFault> {
+        self.set_scalar(|step| step.learning_rate, learning_rate)?;
+        self.culprit = None;
+        let scale = self.scale()?;
+        let mut losses = 0.0;
+        for (micro, batch) in micro_batches.iter().enumerate() {
+            self.load(stage, batch, false)?;
+            let position = number * micro_batches.len() as u64 + micro as u64;
+            self.device.upload(self.position, &position.to_le_bytes())?;
+            self.run(stage, 0)?;
+            losses += self.scalar(stage, |step| Some(step.loss))?;
+        }
+        self.run(stage, 1)?;
+        let gradient_norm = self.scalar(stage, |step| Some(step.norm))?;
+        let has_scaler = self.stages[stage].step.found.is_some();
+        let skipped = has_scaler && self.scalar(stage, |step| step.found)? != 0.0;
+        if skipped {
+            self.culprit = self.find_culprit(stage)?;
+        }
+        Ok(StepResult { loss: losses / micro_batches.len().max(1) as f32, gradient_norm, scale, skipped })
+    }
+
+    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
+        run(&mut *self.device, &self.fingerprint)?;
+        let mut bytes = vec![0; self.fingerprint_memory.1];
+        self.device.download(self.fingerprint_memory.0, &mut bytes)?;
+        Ok(Digest::of_bytes(&bytes))
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
+        self.load(0, batch, true)?;
+        run(&mut *self.device, &self.stages[0].evaluation.parts[0])?;
+        let stage = &self.stages[0];
+        let value = stage.step.evaluation_prediction;
+        let found = stage.evaluation.tensor_of(value);
+        let elements = stage.step.value(value).elements();
+        match found {
+            Some(tensor) => read_floats(&mut *self.device, tensor, elements),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn first_non_finite_gradient(&self) -> Option<String> {
+        self.culprit.clone()
     }
 }
 

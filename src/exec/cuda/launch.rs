@@ -162,6 +162,17 @@ pub enum Launch {
     },
 }
 
+impl Launch {
+    /// The kernel's name, or what is done in its place.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kernel { name, .. } => name,
+            Self::Product(_) => "library product",
+            Self::Clear { .. } => "clear",
+        }
+    }
+}
+
 /// Largest number of blocks along y and z.
 const GREATEST_GRID: usize = 65_535;
 

@@ -9,6 +9,8 @@
 
 pub mod device;
 pub mod dispatch;
+#[cfg(feature = "cuda")]
+pub mod driver;
 #[cfg(test)]
 mod emulated;
 pub mod engine;
@@ -16,3 +18,22 @@ pub mod launch;
 pub mod memory;
 #[cfg(test)]
 mod tests;
+
+use super::fault::ExecFault;
+use device::Device;
+
+/// Opens the first CUDA device.
+///
+/// # Errors
+/// AMP0710: no driver, no device, or a build without CUDA.
+pub fn open() -> Result<Box<dyn Device>, ExecFault> {
+    #[cfg(feature = "cuda")]
+    {
+        Ok(Box::new(driver::Driver::open()?))
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let help = "build amp with `--features cuda`; docs/cuda.md says what that needs";
+        Err(ExecFault::device("this build of amp has no CUDA").help(help))
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::super::engine::Engine;
 use super::*;
+use crate::exec::backend::Backend as _;
 use crate::autodiff::samples::{self, Sample};
 use crate::exec::cpu::engine as on_cpu;
 use crate::exec::cpu::engine::Batch;
