@@ -21,7 +21,29 @@ pub mod memory;
 mod tests;
 
 use super::fault::ExecFault;
+use crate::graph::StepGraph;
+use crate::graph::memory::{DeviceMemory, device_memory};
 use device::Device;
+
+/// Bytes that the driver keeps for a process beside what is allocated: its context, amp's kernels, the libraries' workspaces.
+/// Measured on an H200 with driver 580; see docs/cuda.md.
+pub const CONTEXT: u64 = 600 << 20;
+
+/// The memory of a run on a device: what the engine will allocate, to the byte, and the context. Where an op has no kernel yet, the
+/// bound of the graph alone.
+pub fn needed(step: &StepGraph, arithmetic: dispatch::Arithmetic) -> DeviceMemory {
+    match blueprint::Blueprint::new(std::slice::from_ref(step), 0, arithmetic, true) {
+        Ok(blueprint) => {
+            let room = blueprint.footprint();
+            DeviceMemory {
+                persistent: room.persistent as u64,
+                results: room.results as u64,
+                beside: (room.scratch + room.constants) as u64 + CONTEXT,
+            }
+        }
+        Err(_) => device_memory(step),
+    }
+}
 
 /// Opens the first CUDA device.
 ///
