@@ -118,6 +118,9 @@ pub struct Places {
 /// How to use the machine; changes speed and never a bit.
 #[derive(Args, Clone, Debug)]
 pub struct Machine {
+    /// Device to train on, `cpu` or `cuda`; else the one that the manifest's environment is for
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
     /// Worker threads, at least 1 [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u16>,
@@ -150,9 +153,6 @@ pub struct RunArguments {
     /// Prepare the data anew instead of taking it from the store
     #[arg(long)]
     pub rebuild: bool,
-    /// Device to train on
-    #[arg(long, default_value = "cpu", value_name = "NAME")]
-    pub device: String,
     /// Lock and store.
     #[command(flatten)]
     pub places: Places,
