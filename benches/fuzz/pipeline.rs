@@ -79,10 +79,10 @@ fn compile(plan: &Plan, sources: &SourceMap, mut faults: Vec<Diagnostic>) -> Str
     let again = |batch: usize, _| autodiff::compile(plan, batch, &features, labels.clone()).ok();
     let advice = lint::lint(&lint::Subject {
         plan,
-        memory: &amp::graph::memory::device_memory,
         compiled: &compiled,
         steps: Some(100),
         evaluation: false,
+        memory: &amp::graph::memory::device_memory,
         compile: &again,
     });
     show(&advice, sources);
