@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod cases;
+mod memory;
 mod samples;
 
 use super::device::Device;

@@ -30,7 +30,7 @@ fn batch(sample: &Sample, number: u64) -> Batch {
 }
 
 /// The samples in the policies that there are.
-fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
+pub(super) fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
     let policies: [(&str, Policy); 4] = [
         ("amp-fp16", samples::amp(Format::F16)),
         ("amp-bf16", samples::amp(Format::Bf16)),
