@@ -9,7 +9,7 @@ use super::dispatch::Arithmetic;
 use super::launch::{Arguments, Launch, Launches, Tensor};
 use crate::arithmetic::Isa;
 use crate::digest::Digest;
-use crate::exec::backend::{Backend, Batch, OpTime, StepResult};
+use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::threads::Threads;
@@ -254,6 +254,13 @@ impl Backend for Engine {
 
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.stages.get(stage).map(|stage| &stage.step)
+    }
+
+    fn device_use(&self) -> Option<DeviceUse> {
+        let planned = self.footprint().total() as u64 + super::CONTEXT;
+        let in_use = self.device.memory_in_use().map_or(0, |(in_use, _)| in_use);
+        let launches = self.launches().iter().map(|part| part.len()).sum();
+        Some(DeviceUse { planned, in_use, launches })
     }
 
     fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {

@@ -67,13 +67,15 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
                 .filter(|other| other.inputs.iter().any(|input| program.owner(*input) == owner))
                 .count();
             let written = |buffer: usize| {
-                let touches = |outputs: &[usize]| outputs.iter().any(|output| program.owner(*output) == buffer);
+                let touches =
+                    |outputs: &[usize]| outputs.iter().any(|output| program.owner(*output) == buffer);
                 program.instructions.iter().filter(|other| touches(&other.outputs)).count()
             };
             let persistent = matches!(program.buffers[owner].place, Place::Cell(_));
             // A narrow copy beside a wide value that others read, or that stays; or a gradient that is unscaled in place.
             assert!(
-                (narrower && (persistent || readers > 1 || written(owner) == 0)) || written(program.owner(to)) > 1,
+                (narrower && (persistent || readers > 1 || written(owner) == 0))
+                    || written(program.owner(to)) > 1,
                 "{name}: a cast of `{}`",
                 step.value(program.buffers[from].value).name
             );
