@@ -116,7 +116,9 @@ fn values_word(rule: &Rule) -> String {
     if !rule.one_of.is_empty() {
         // As they are written: only texts have quotes.
         let quote = if matches!(rule.kind, Kind::Text | Kind::Saved) { "\"" } else { "" };
-        parts.push(rule.one_of.iter().map(|text| format!("{quote}{text}{quote}")).collect::<Vec<_>>().join(" "));
+        parts.push(
+            rule.one_of.iter().map(|text| format!("{quote}{text}{quote}")).collect::<Vec<_>>().join(" "),
+        );
     }
     parts.join("; ")
 }

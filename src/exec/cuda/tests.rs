@@ -7,6 +7,8 @@ mod attention;
 mod cases;
 mod memory;
 mod samples;
+#[cfg(feature = "cuda")]
+mod shared;
 
 use super::device::Device;
 use super::dispatch::{self, Arithmetic, Call, Operand};
@@ -23,7 +25,11 @@ use crate::graph::{DType, Op, Role, Value};
 
 /// The devices that tests run on: none where there is neither a GPU nor a C++ compiler.
 fn devices() -> Vec<Box<dyn Device>> {
-    Emulated::open().map(|device| Box::new(device) as Box<dyn Device>).into_iter().collect()
+    let mut found: Vec<Box<dyn Device>> = Vec::new();
+    found.extend(Emulated::open().map(|device| Box::new(device) as Box<dyn Device>));
+    #[cfg(feature = "cuda")]
+    found.extend(shared::open().map(|device| Box::new(device) as Box<dyn Device>));
+    found
 }
 
 fn threads() -> Threads {
@@ -137,7 +143,7 @@ impl Case {
             inputs: &ins,
             outputs: &outs,
             arithmetic,
-            tensor_cores: false,
+            tensor_cores: device.has_tensor_cores(),
             seed: 42,
             position,
             culprit: position + 128,
