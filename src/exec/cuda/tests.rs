@@ -3,11 +3,15 @@
 //! All run on the emulated device, and on the real one where the feature `cuda` is on and a device is there.
 
 mod arithmetic;
+mod attention;
 mod cases;
+mod memory;
 mod pointwise;
 mod samples;
 mod sequence;
 mod shape;
+#[cfg(feature = "cuda")]
+mod shared;
 mod update;
 
 use super::device::Device;
@@ -25,7 +29,11 @@ use crate::graph::{DType, Op, Role, Value};
 
 /// The devices that tests run on: none where there is neither a GPU nor a C++ compiler.
 fn devices() -> Vec<Box<dyn Device>> {
-    Emulated::open().map(|device| Box::new(device) as Box<dyn Device>).into_iter().collect()
+    let mut found: Vec<Box<dyn Device>> = Vec::new();
+    found.extend(Emulated::open().map(|device| Box::new(device) as Box<dyn Device>));
+    #[cfg(feature = "cuda")]
+    found.extend(shared::open().map(|device| Box::new(device) as Box<dyn Device>));
+    found
 }
 
 fn threads() -> Threads {
@@ -139,7 +147,7 @@ impl Case {
             inputs: &ins,
             outputs: &outs,
             arithmetic,
-            tensor_cores: false,
+            tensor_cores: device.has_tensor_cores(),
             seed: 42,
             position,
             culprit: position + 128,

@@ -96,7 +96,13 @@ fn pick_backward(call: &Call<'_>, op: Rows, padding: Option<usize>, launches: &m
     }
 }
 
-fn rotary(call: &Call<'_>, heads: usize, base: f32, [interleaved, inverse]: [bool; 2], launches: &mut Launches) {
+fn rotary(
+    call: &Call<'_>,
+    heads: usize,
+    base: f32,
+    [interleaved, inverse]: [bool; 2],
+    launches: &mut Launches,
+) {
     let x = &call.inputs[0];
     let [_, positions, features] = *x.shape() else { return };
     let (width, half) = (features / heads, features / heads / 2);

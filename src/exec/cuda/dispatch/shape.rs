@@ -49,10 +49,10 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     match call.op {
         Op::Transpose { axes } => {
             let (from, to) = (strides(x.shape()), strides(y.shape()));
-            let moved = axes.iter().zip(to).map(|(axis, to)| Axis {
-                extent: x.shape()[*axis],
-                strides: [from[*axis], to],
-            });
+            let moved = axes
+                .iter()
+                .zip(to)
+                .map(|(axis, to)| Axis { extent: x.shape()[*axis], strides: [from[*axis], to] });
             permute(x.tensor, y.tensor, moved.collect(), launches);
         }
         Op::Concatenate { axis } => {
@@ -109,7 +109,8 @@ fn permute(x: Tensor, y: Tensor, axes: Vec<Axis>, launches: &mut Launches) {
     let elements: usize = axes.iter().map(|axis| axis.extent).product();
     let mut axes = joined(axes);
     let fast = axes.pop().unwrap_or(Axis { extent: 1, strides: [1, 1] });
-    let Some(slow) = axes.iter().position(|axis| axis.strides[0] == 1).filter(|_| fast.strides[0] != 1) else {
+    let Some(slow) = axes.iter().position(|axis| axis.strides[0] == 1).filter(|_| fast.strides[0] != 1)
+    else {
         let outer = launches.constant(&table(&axes));
         let arguments = Arguments::new().tensor(x).tensor(y).size(elements).size(fast.extent);
         let arguments = arguments.size(fast.strides[0]).address(outer).int(axes.len() as i32);

@@ -1,9 +1,9 @@
 //! The portable functions of the kernels against those of the host, bit for bit.
 
+use super::devices;
 use crate::arithmetic::functions::{self, cos, erf, exp, log, sin, tanh};
 use crate::arithmetic::philox::Stream;
 use crate::exec::cuda::device::Device;
-use crate::exec::cuda::emulated::Emulated;
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::exec::reference::activation::Activation;
 
@@ -21,7 +21,7 @@ const FUNCTIONS: [(&str, fn(f32) -> f32); 10] = [
     ("gelu of tanh", |x| Activation::GeluTanh.apply(x)),
 ];
 
-fn launch(device: &mut Emulated, name: &'static str, threads: usize, arguments: Arguments) {
+fn launch(device: &mut dyn Device, name: &'static str, threads: usize, arguments: Arguments) {
     let mut launches = Launches::new(0, 0);
     launches.each(name, threads, arguments);
     launches.list.iter().for_each(|launch| device.launch(launch).expect("it runs"));
@@ -41,52 +41,56 @@ fn inputs() -> Vec<f32> {
 
 #[test]
 fn functions_have_the_bits_of_the_host() {
-    let Some(mut device) = Emulated::open() else { return };
-    let inputs = inputs();
-    let bytes: Vec<u8> = inputs.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let [x, y] = [0; 2].map(|_| device.allocate(bytes.len()).expect("there is memory"));
-    device.upload(x, &bytes).expect("it fits");
-    for (number, (name, function)) in (0..).zip(FUNCTIONS) {
-        let arguments = Arguments::new().int(number).tensor(Tensor::f32(x)).tensor(Tensor::f32(y));
-        launch(&mut device, "test_function", inputs.len(), arguments.size(inputs.len()));
-        let mut found = vec![0; bytes.len()];
-        device.download(y, &mut found).expect("it is there");
-        for (x, found) in inputs.iter().zip(found.as_chunks::<4>().0) {
-            let (found, expected) = (f32::from_le_bytes(*found), function(*x));
-            assert!(
-                found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(),
-                "{name}({x:e}) is {expected:e}, the kernel has {found:e}"
-            );
+    for mut device in devices() {
+        let inputs = inputs();
+        let bytes: Vec<u8> = inputs.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let [x, y] = [0; 2].map(|_| device.allocate(bytes.len()).expect("there is memory"));
+        device.upload(x, &bytes).expect("it fits");
+        for (number, (name, function)) in (0..).zip(FUNCTIONS) {
+            let arguments = Arguments::new().int(number).tensor(Tensor::f32(x)).tensor(Tensor::f32(y));
+            launch(&mut *device, "test_function", inputs.len(), arguments.size(inputs.len()));
+            let mut found = vec![0; bytes.len()];
+            device.download(y, &mut found).expect("it is there");
+            for (x, found) in inputs.iter().zip(found.as_chunks::<4>().0) {
+                let (found, expected) = (f32::from_le_bytes(*found), function(*x));
+                assert!(
+                    found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan(),
+                    "{name}({x:e}) is {expected:e}, the kernel has {found:e}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn random_words_are_those_of_the_host() {
-    let Some(mut device) = Emulated::open() else { return };
-    let words = device.allocate(4 * 1000).expect("there is memory");
-    for (seed, step, first) in [(0, 0, 0), (17, 5, 3), (u64::MAX, 1 << 40, 4 << 33)] {
-        let stream = Stream::new(seed, 9);
-        let arguments = Arguments::new().address(stream.key()).address(step).address(first).address(words);
-        launch(&mut device, "test_philox", 1000, arguments.size(1000));
-        let mut found = vec![0; 4000];
-        device.download(words, &mut found).expect("it is there");
-        for (word, element) in found.as_chunks::<4>().0.iter().zip(first..) {
-            assert_eq!(u32::from_le_bytes(*word), stream.word(step, element));
+    for mut device in devices() {
+        let words = device.allocate(4 * 1000).expect("there is memory");
+        for (seed, step, first) in [(0, 0, 0), (17, 5, 3), (u64::MAX, 1 << 40, 4 << 33)] {
+            let stream = Stream::new(seed, 9);
+            let arguments =
+                Arguments::new().address(stream.key()).address(step).address(first).address(words);
+            launch(&mut *device, "test_philox", 1000, arguments.size(1000));
+            let mut found = vec![0; 4000];
+            device.download(words, &mut found).expect("it is there");
+            for (word, element) in found.as_chunks::<4>().0.iter().zip(first..) {
+                assert_eq!(u32::from_le_bytes(*word), stream.word(step, element));
+            }
         }
     }
 }
 
 #[test]
 fn powers_are_those_of_the_host() {
-    let Some(mut device) = Emulated::open() else { return };
-    let place = device.allocate(8).expect("there is memory");
-    for (base, exponent) in [(0.9, 0), (0.9, 1), (0.999, 12_345), (0.95, 1 << 40), (-1.5, 77)] {
-        let arguments = Arguments::new().double(base).address(exponent).address(place);
-        launch(&mut device, "test_power", 1, arguments);
-        let mut found = [0; 8];
-        device.download(place, &mut found).expect("it is there");
-        assert_eq!(f64::from_le_bytes(found).to_bits(), functions::power(base, exponent).to_bits());
+    for mut device in devices() {
+        let place = device.allocate(8).expect("there is memory");
+        for (base, exponent) in [(0.9, 0), (0.9, 1), (0.999, 12_345), (0.95, 1 << 40), (-1.5, 77)] {
+            let arguments = Arguments::new().double(base).address(exponent).address(place);
+            launch(&mut *device, "test_power", 1, arguments);
+            let mut found = [0; 8];
+            device.download(place, &mut found).expect("it is there");
+            assert_eq!(f64::from_le_bytes(found).to_bits(), functions::power(base, exponent).to_bits());
+        }
     }
 }
 

@@ -27,9 +27,13 @@ fn transpositions() {
 
 #[test]
 fn joining_and_cutting() {
-    for (shape, axis, cut) in
-        [(vec![5], 0, 2), (vec![3, 16, 8], 1, 8), (vec![3, 7, 2], 1, 4), (vec![24, 3], 0, 8), (vec![2, 9], 1, 0)]
-    {
+    for (shape, axis, cut) in [
+        (vec![5], 0, 2),
+        (vec![3, 16, 8], 1, 8),
+        (vec![3, 7, 2], 1, 4),
+        (vec![24, 3], 0, 8),
+        (vec![2, 9], 1, 0),
+    ] {
         let part = |size: usize| {
             let mut shape = shape.clone();
             shape[axis] = size;

@@ -89,9 +89,11 @@ fn optimizers() {
     let rules = [sgd(0.0, false, 0.0), sgd(0.0, false, 0.1), sgd(0.9, false, 0.0), sgd(0.9, true, 0.01)];
     for rule in rules.into_iter().chain([adam(0.9), adam(0.3)]) {
         for elements in [0, 1, 1000, 5003] {
-            for (found, clip) in [(None, None), (Some(0.0), None), (Some(1.0), Some(0.7)), (None, Some(0.3))] {
+            for (found, clip) in [(None, None), (Some(0.0), None), (Some(1.0), Some(0.7)), (None, Some(0.3))]
+            {
                 for format in [DType::F32, DType::F16] {
-                    let mut inputs = vec![floats(1, &[elements]), floats(2, &[elements]), rate(), integer(41)];
+                    let mut inputs =
+                        vec![floats(1, &[elements]), floats(2, &[elements]), rate(), integer(41)];
                     inputs.extend(found.map(scalar));
                     inputs.extend(clip.map(scalar));
                     let states = match &rule {
