@@ -6,9 +6,13 @@ mod arithmetic;
 mod attention;
 mod cases;
 mod memory;
+mod pointwise;
 mod samples;
+mod sequence;
+mod shape;
 #[cfg(feature = "cuda")]
 mod shared;
+mod update;
 
 use super::device::Device;
 use super::dispatch::{self, Arithmetic, Call, Operand};
