@@ -6,7 +6,6 @@
     clippy::disallowed_methods,
     reason = "a build script reads the variables of cargo and starts the compiler"
 )]
-#![expect(clippy::print_stdout, reason = "a build script speaks to cargo through its standard output")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
