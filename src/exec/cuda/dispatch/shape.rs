@@ -120,10 +120,17 @@ fn permute(x: Tensor, y: Tensor, axes: Vec<Axis>, launches: &mut Launches) {
     let slow = axes.remove(slow);
     let batch: usize = axes.iter().map(|axis| axis.extent).product();
     let tiles = [slow, fast].map(|axis| axis.extent.div_ceil(TILE));
-    let outer = launches.constant(&table(&axes));
     let arguments = Arguments::new().tensor(x).tensor(y).size(slow.extent).size(fast.extent);
     let arguments = arguments.size(fast.strides[0]).size(slow.strides[1]).size(tiles[0]).size(tiles[1]);
-    let arguments = arguments.address(outer).int(axes.len() as i32);
+    // Most often one axis is left, or none: no table is needed then.
+    let arguments = match axes.as_slice() {
+        [] => arguments.size(0).size(0).address(0).int(0),
+        [one] => arguments.size(one.strides[0]).size(one.strides[1]).address(0).int(0),
+        many => {
+            let outer = launches.constant(&table(many));
+            arguments.size(0).size(0).address(outer).int(many.len() as i32)
+        }
+    };
     launches.kernel("transpose_tiles", [tiles[0] * tiles[1] * batch, 1, 1], 256, arguments);
 }
 

@@ -55,12 +55,15 @@ KERNEL(gather_rows, Tensor x, Tensor y, i64 n, i64 row, i64 stride, const Axis* 
 }
 
 // y[…, s, …, f] = x[…, f, …, s]: tiles of 32 × 32 of the axis that is fastest in x (`slow` in y) and the one that is fastest in
-// y. A block of 256 threads has one tile: 32 neighbours at a time on both sides.
+// y. A block of 256 threads has one tile: 32 neighbours at a time on both sides. The axes around them are in a table, or are one
+// with the strides x_batch and y_batch where count is 0.
 KERNEL(transpose_tiles, Tensor x, Tensor y, i64 slow, i64 fast, i64 x_stride, i64 y_stride, i64 slow_tiles, i64 fast_tiles,
-       const Axis* axes, int count) {
+       i64 x_batch, i64 y_batch, const Axis* axes, int count) {
     __shared__ float tile[32][33];
     Division by_fast = divide((i64)blockIdx.x, fast_tiles), by_slow = divide(by_fast.quotient, slow_tiles);
-    Place start = place_of(by_slow.quotient, axes, count);
+    i64 batch = by_slow.quotient;
+    Place start = {batch * x_batch, batch * y_batch};
+    if (count > 0) start = place_of(batch, axes, count);
     i64 first_slow = by_slow.remainder * 32, first_fast = by_fast.remainder * 32;
     int lane = (int)threadIdx.x % 32, line = (int)threadIdx.x / 32;
     for (int row = line; row < 32; row += 8) {

@@ -25,11 +25,13 @@ pub fn indices(stream: u64, shape: &[usize], range: u32) -> (Value, Buffer) {
     (value(shape, DType::I32), Buffer::Integer(numbers.into_iter().map(|index| index - 1).collect()))
 }
 
-/// Checks an op of one result in all formats; the first operand has the first format, the others those that follow it.
+/// Checks an op of one f32 result that is stored in all formats; the first operand has the first format, the others those that
+/// follow it.
 pub fn check(what: &str, op: &Op, layout: Layout, inputs: &[(Value, Buffer)], shape: &[usize]) {
     for (turn, (_, to)) in FORMATS.into_iter().enumerate() {
-        let mut case = Case::new(op.clone(), inputs.to_vec(), vec![value(shape, to)]);
+        let mut case = Case::new(op.clone(), inputs.to_vec(), vec![value(shape, DType::F32)]);
         case.layout = layout;
+        case.written[0] = Some(to);
         for (index, (operand, _)) in inputs.iter().enumerate() {
             let from = FORMATS[(turn + index) % FORMATS.len()].0;
             case.stored[index] = (operand.dtype == DType::F32).then_some(from);
