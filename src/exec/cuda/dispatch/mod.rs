@@ -8,6 +8,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+pub(super) mod products;
 mod sequence;
 mod shape;
 mod update;
