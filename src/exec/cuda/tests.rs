@@ -3,6 +3,7 @@
 //! All run on the emulated device, and on the real one where the feature `cuda` is on and a device is there.
 
 mod cases;
+mod image;
 mod linear;
 mod samples;
 

@@ -2,7 +2,7 @@
 
 mod attention;
 mod columns;
-mod image;
+pub(super) mod image;
 mod linear;
 mod loss;
 mod norm;
@@ -11,6 +11,7 @@ mod pool;
 pub(super) mod products;
 mod sequence;
 mod shape;
+mod unfold;
 mod update;
 
 pub use shape::relayout;

@@ -11,10 +11,10 @@ use crate::graph::DType;
 const MULTIPROCESSORS: usize = 132;
 /// The tiles of `kernels/tile.cuh`.
 pub(in crate::exec::cuda) const TILES: [Tile; 4] = [
-    Tile { number: 0, size: 128, threads: 256 },
-    Tile { number: 1, size: 64, threads: 128 },
-    Tile { number: 2, size: 32, threads: 128 },
-    Tile { number: 3, size: 16, threads: 64 },
+    Tile { number: 0, size: 128, threads: 256, cycles: 128 },
+    Tile { number: 1, size: 64, threads: 128, cycles: 40 },
+    Tile { number: 2, size: 32, threads: 128, cycles: 16 },
+    Tile { number: 3, size: 16, threads: 64, cycles: 8 },
 ];
 const KERNELS: [&str; 4] =
     ["matrix_product_128", "matrix_product_64", "matrix_product_32", "matrix_product_16"];
@@ -28,16 +28,15 @@ pub(in crate::exec::cuda) struct Tile {
     pub size: usize,
     /// Threads of a block.
     pub threads: u32,
+    /// Cycles that a multiprocessor takes for a place of k, about: small tiles read more for each multiplication.
+    cycles: usize,
 }
 
 impl Tile {
-    /// The tile for `batch` results of rows × columns: the largest one that leaves no multiprocessor without a block and does not
-    /// lie outside of the result for the most part.
+    /// The tile for `batch` results of rows × columns: with which the multiprocessor that has most to do is done first.
     pub fn of(rows: usize, columns: usize, batch: usize) -> Self {
-        let least = rows.min(columns);
-        let fits =
-            |tile: &&Self| least * 2 > tile.size && tile.blocks(rows, columns) * batch >= MULTIPROCESSORS;
-        TILES.iter().find(fits).copied().unwrap_or(TILES[3])
+        let time = |tile: &Self| (tile.blocks(rows, columns) * batch).div_ceil(MULTIPROCESSORS) * tile.cycles;
+        TILES.into_iter().min_by_key(time).unwrap_or(TILES[3])
     }
 
     /// Tiles of a result.
@@ -143,7 +142,7 @@ fn multiply(op: Product, launches: &mut Launches) {
 }
 
 /// The format that holds the values of both.
-fn common(a: DType, b: DType) -> DType {
+pub(super) fn common(a: DType, b: DType) -> DType {
     match (a, b) {
         _ if a == b => a,
         (DType::Tf32, DType::F16 | DType::Bf16) | (DType::F16 | DType::Bf16, DType::Tf32) => DType::Tf32,
@@ -203,4 +202,24 @@ pub(super) fn convert(
         .size(rows)
         .size(columns);
     launches.kernel("convert_rows", [columns.div_ceil(256), rows.min(65_535), 1], 256, arguments);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_are_large_where_that_keeps_all_busy() {
+        let size = |rows, columns, batch| Tile::of(rows, columns, batch).size;
+        // 768 tiles of 128 are 6 a multiprocessor: 768 cycles; 3072 of 64 are 24: 960.
+        assert_eq!(size(16_384, 768, 1), 128);
+        // 144 tiles of 128 leave 120 multiprocessors waiting for 12: 256 cycles; 576 of 64 are 5: 200.
+        assert_eq!(size(3072, 768, 1), 64);
+        // Half of a tile of 128 would lie outside.
+        assert_eq!(size(802_816, 64, 1), 64);
+        assert_eq!(size(64, 576, 1), 32);
+        assert_eq!(size(1, 1, 1), 16);
+        // The scores of 192 heads.
+        assert_eq!(size(1024, 1024, 192), 128);
+    }
 }

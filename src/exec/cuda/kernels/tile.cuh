@@ -119,13 +119,14 @@ __device__ inline void write_run(Tensor y, i64 at, const float* value, int count
             *(u64*)((u16*)y.data + at) = both;
             return;
         }
-        if (y.format == F32) {
-            struct alignas(16) Four {
-                float value[4];
-            };
-            *(Four*)((float*)y.data + at) = Four{{value[0], value[1], value[2], value[3]}};
-            return;
-        }
+        struct alignas(16) Four {
+            float value[4];
+        };
+        Four four;
+#pragma unroll
+        for (int j = 0; j < 4; j++) four.value[j] = y.format == TF32 ? round_tf32(value[j]) : value[j];
+        *(Four*)((float*)y.data + at) = four;
+        return;
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -316,7 +317,8 @@ struct Tile {
             for (int i = 0; i < R; i++) part |= (u32)in_part[MASKED ? line_of<ROWS, R>(y, i) : 0] << i;
             if (part == 0) return;
         }
-#pragma unroll
+        constexpr int UNROLLED = MASKED ? 4 : K_TILE;
+#pragma unroll UNROLLED
         for (int k = 0; k < K_TILE; k++) {
             float a[R], b[C];
             read<ROWS, R>(left[k], y, k, a);
@@ -338,9 +340,11 @@ typedef Tile<64, 64, 8, 4> Tile64;
 typedef Tile<32, 32, 4, 2> Tile32;
 typedef Tile<16, 16, 2, 2> Tile16;
 
-// The tile of a block: tiles are taken in bands of 8 rows, so that blocks that run together share what they read.
+// The tile of a block: tiles are taken in bands of 8 rows, so that blocks that run together share what they read. Blocks past the
+// last tile get a row past the last.
 __device__ inline void tile_of_block(i64 rows, i64 columns, i64& row, i64& column) {
     i64 band = 8 * columns, first = blockIdx.x / band * 8, height = smaller(rows - first, 8), within = blockIdx.x % band;
+    if (height < 1) height = 1;
     row = first + within % height;
     column = within / height;
 }
