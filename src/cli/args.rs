@@ -25,6 +25,30 @@ fn threads(text: &str) -> Result<u16, String> {
     }
 }
 
+/// A size of memory: a number and a unit.
+fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 7] = [
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+        ("GB", 1_000_000_000),
+        ("MB", 1_000_000),
+        ("kB", 1000),
+        ("B", 1),
+    ];
+    let expected = || format!("found `{text}`, expected a size such as 24GiB, 80GB or 512MiB");
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, unit)| text.strip_suffix(name).map(|number| (number.trim(), *unit)))
+        .ok_or_else(expected)?;
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    // 2^63 bytes are more than there is anywhere.
+    match number * unit as f64 {
+        bytes if (1.0..9.2e18).contains(&bytes) => Ok(bytes as u64),
+        _ => Err(expected()),
+    }
+}
+
 /// Compile, lock, run and verify training runs, bit for bit
 #[derive(Debug, Parser)]
 #[command(name = "amp", version, max_term_width = 100, after_help = super::exit::TABLE)]
@@ -190,6 +214,9 @@ pub struct CheckArguments {
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
     pub message_format: MessageFormat,
+    /// Say whether the run fits into a device with this much memory, such as 24GiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub device_memory: Option<u64>,
 }
 
 /// Form of diagnostics.

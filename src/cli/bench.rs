@@ -5,8 +5,9 @@ use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::data::{Batches, Draw};
-use crate::exec::clock::Stopwatch;
+use crate::diag::number::bytes;
 use crate::exec::backend::{Backend, Batch, OpTime};
+use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::session::gather;
 use crate::probe::Environment;
@@ -66,6 +67,7 @@ fn time(
         times.push(steps(&mut *engine, per_block)? / per_block as f64);
     }
     times.sort_by(f64::total_cmp);
+    let device_use = engine.device_use();
     engine.measure(true);
     let whole = {
         let watch = Stopwatch::start();
@@ -88,6 +90,8 @@ fn time(
             "threads": count,
             "steps_per_block": per_block,
             "blocks": times.len(),
+            "device_memory": device_use.map(|used| json!({ "planned": used.planned, "in_use": used.in_use })),
+            "launches": device_use.map(|used| used.launches),
             "milliseconds": { "median": median * 1e3, "minimum": times[0] * 1e3, "maximum": times[times.len() - 1] * 1e3 },
             "steps_per_second": 1.0 / median,
             "examples_per_second": examples / median,
@@ -109,6 +113,14 @@ fn time(
             examples / median,
             opened.name,
         ));
+        if let Some(used) = device_use {
+            ui.data(&format!(
+                "  {} of device memory in use, {} planned; {} launches a step",
+                bytes(used.in_use),
+                bytes(used.planned),
+                used.launches
+            ));
+        }
         let known: f64 = ops.iter().map(|(_, time)| time.seconds).sum();
         let rest = ("between ops", OpTime { calls: 0, seconds: (whole - known).max(0.0) });
         for (kind, time) in ops.iter().chain([&rest]) {

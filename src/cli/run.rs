@@ -367,8 +367,7 @@ fn conclude(
     let done = format!("{record} ({} steps, {seconds:.1} s)", closed.result.steps);
     let recording = arguments.record && closed.interrupted.is_none();
     let before = if recording {
-        let results =
-            Results { platform, result: &closed.result, evaluations: &closed.evaluations };
+        let results = Results { platform, result: &closed.result, evaluations: &closed.evaluations };
         let before =
             results::record(path, &settled.lock, &results).inspect_err(|_| ui.status("Recorded", &done))?;
         lockfile::warn_dropped(ui, &before.dropped, &settled.lock.header.id, false);

@@ -1,8 +1,8 @@
 //! `amp verify`: run again in a fresh process and compare every digest.
 
 use super::args::VerifyArguments;
-use super::repeat::{self, Repetition};
 use super::device;
+use super::repeat::{self, Repetition};
 use super::{Exit, Failure, Ui, lockfile, pipeline, runs};
 use crate::lock::Lock;
 use crate::report;

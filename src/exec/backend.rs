@@ -40,6 +40,17 @@ pub struct OpTime {
     pub seconds: f64,
 }
 
+/// Memory and launches of a backend on a device of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Bytes that the plan said before anything ran.
+    pub planned: u64,
+    /// Bytes of the device in use now, by everybody; 0 where it does not tell.
+    pub in_use: u64,
+    /// Launches of a micro-batch and an update.
+    pub launches: usize,
+}
+
 /// Trains and evaluates a step graph. Errors are the device's own; the CPU has none.
 pub trait Backend: Send {
     /// Sets the loss scale, 1 until then; called once, before the first step.
@@ -104,6 +115,9 @@ pub trait Backend: Send {
 
     /// Begins to measure where time goes, by kind of op or kernel, or ends and gives what was measured.
     fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime>;
+
+    /// What it takes of a device of its own; `None` for the CPU.
+    fn device_use(&self) -> Option<DeviceUse>;
 
     /// The threads, for what the host computes beside the graph.
     fn threads(&self) -> &Threads;

@@ -11,7 +11,7 @@ use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::Digest;
-use crate::exec::backend::Backend;
+use crate::exec::backend::{Backend, DeviceUse};
 pub use crate::exec::backend::{Batch, OpTime, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
@@ -482,6 +482,10 @@ impl Backend for Engine {
 
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.step_graph(stage)
+    }
+
+    fn device_use(&self) -> Option<DeviceUse> {
+        None
     }
 
     fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {

@@ -3,11 +3,11 @@
 use super::buffer::Buffer;
 use super::engine::{Batch, Engine};
 use super::threads::Threads;
-use crate::exec::backend::Backend as _;
 use crate::arithmetic::half::{Format, round_tf32};
 use crate::arithmetic::philox::Stream;
 use crate::arithmetic::{Isa, fused_multiply_add};
 use crate::autodiff::samples::{self, Sample};
+use crate::exec::backend::Backend as _;
 use crate::graph::{DType, LabelKind};
 use crate::plan::{Block, Layer, LayerKind, Loss, Optimizer, Scaler};
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ impl Tensor {
 }
 
 /// The number that kernels know a format by; see `common.cuh`.
-fn number(format: DType) -> i32 {
+pub(super) fn number(format: DType) -> i32 {
     match format {
         DType::F32 => 0,
         DType::F16 => 1,

@@ -7,6 +7,7 @@
 //! **Invariant: the portable kernels give the bits of the CPU backend**, whatever the grid: sums and functions follow
 //! `docs/numerics.md`, and no result depends on which thread came first.
 
+pub mod blueprint;
 pub mod device;
 pub mod dispatch;
 #[cfg(feature = "cuda")]
@@ -20,7 +21,29 @@ pub mod memory;
 mod tests;
 
 use super::fault::ExecFault;
+use crate::graph::StepGraph;
+use crate::graph::memory::{DeviceMemory, device_memory};
 use device::Device;
+
+/// Bytes that the driver keeps for a process beside what is allocated: its context, amp's kernels, the libraries' workspaces.
+/// Measured on an H200 with driver 580; see docs/cuda.md.
+pub const CONTEXT: u64 = 600 << 20;
+
+/// The memory of a run on a device: what the engine will allocate, to the byte, and the context. Where an op has no kernel yet, the
+/// bound of the graph alone.
+pub fn needed(step: &StepGraph, arithmetic: dispatch::Arithmetic) -> DeviceMemory {
+    match blueprint::Blueprint::new(std::slice::from_ref(step), 0, arithmetic, true) {
+        Ok(blueprint) => {
+            let room = blueprint.footprint();
+            DeviceMemory {
+                persistent: room.persistent as u64,
+                results: room.results as u64,
+                beside: (room.scratch + room.constants) as u64 + CONTEXT,
+            }
+        }
+        Err(_) => device_memory(step),
+    }
+}
 
 /// Opens the first CUDA device.
 ///

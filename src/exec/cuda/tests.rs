@@ -5,7 +5,14 @@
 mod arithmetic;
 mod attention;
 mod cases;
+mod memory;
+mod pointwise;
 mod samples;
+mod sequence;
+mod shape;
+#[cfg(feature = "cuda")]
+mod shared;
+mod update;
 
 use super::device::Device;
 use super::dispatch::{self, Arithmetic, Call, Operand};
@@ -22,7 +29,11 @@ use crate::graph::{DType, Op, Role, Value};
 
 /// The devices that tests run on: none where there is neither a GPU nor a C++ compiler.
 fn devices() -> Vec<Box<dyn Device>> {
-    Emulated::open().map(|device| Box::new(device) as Box<dyn Device>).into_iter().collect()
+    let mut found: Vec<Box<dyn Device>> = Vec::new();
+    found.extend(Emulated::open().map(|device| Box::new(device) as Box<dyn Device>));
+    #[cfg(feature = "cuda")]
+    found.extend(shared::open().map(|device| Box::new(device) as Box<dyn Device>));
+    found
 }
 
 fn threads() -> Threads {
@@ -136,7 +147,7 @@ impl Case {
             inputs: &ins,
             outputs: &outs,
             arithmetic,
-            tensor_cores: false,
+            tensor_cores: device.has_tensor_cores(),
             seed: 42,
             position,
             culprit: position + 128,

@@ -26,7 +26,8 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         Op::DisentangledBiasBackward(rule) => bias::disentangled_backward(call, rule, launches),
         Op::NotEqual { value } => {
             let count = call.inputs[0].elements();
-            let arguments = Arguments::new().tensor(call.input(0)).tensor(call.output(0)).size(count).int(*value);
+            let arguments =
+                Arguments::new().tensor(call.input(0)).tensor(call.output(0)).size(count).int(*value);
             launches.each("not_equal", count, arguments);
         }
         _ => return false,

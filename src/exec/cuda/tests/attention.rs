@@ -15,7 +15,13 @@ fn floats(stream: u64, shape: &[usize], dtype: DType, special: bool) -> (Value, 
 }
 
 /// The operands of a forward pass.
-fn operands([n, t, s, h, d]: Sizes, bias: Option<[usize; 4]>, mask: bool, dtype: DType, special: bool) -> Vec<(Value, Buffer)> {
+fn operands(
+    [n, t, s, h, d]: Sizes,
+    bias: Option<[usize; 4]>,
+    mask: bool,
+    dtype: DType,
+    special: bool,
+) -> Vec<(Value, Buffer)> {
     let mut operands = vec![
         floats(1, &[n, t, h * d], dtype, special),
         floats(2, &[n, s, h * d], dtype, special),

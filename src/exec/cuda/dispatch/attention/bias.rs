@@ -154,7 +154,8 @@ pub fn disentangled_backward(call: &Call<'_>, rule: &Disentangled, launches: &mu
             launches.kernel("disentangled_content_gradient", grid, THREADS, arguments);
 
             let arguments = sizes(Arguments::new().address(sums).tensor(term.content).tensor(dtable));
-            let arguments = arguments.size(batch).size(length).size(size).size(first_row).size(count).int(of_key);
+            let arguments =
+                arguments.size(batch).size(length).size(size).size(first_row).size(count).int(of_key);
             launches.kernel("disentangled_table_gradient", tiles(count, size, heads), THREADS, arguments);
         }
     }

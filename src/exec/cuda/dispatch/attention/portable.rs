@@ -42,7 +42,8 @@ pub fn forward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
 
         let rows = count * rule.queries;
         let causal = i32::from(rule.attention.causal);
-        let arguments = Arguments::new().address(scores).address(sums).tensor(log_sum_exp).size(first).size(rows);
+        let arguments =
+            Arguments::new().address(scores).address(sums).tensor(log_sum_exp).size(first).size(rows);
         let arguments = rule.dropout(arguments.size(rule.queries).size(rule.keys).int(causal));
         launches.each("attention_softmax", rows * 16, arguments);
 
@@ -77,11 +78,13 @@ pub fn backward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
         let (first, count) = (pairs.start, pairs.len());
         let arguments = Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor);
         let arguments = arguments.tensor(rule.bias).tensor(rule.mask).tensor(dy).tensor(rule.value.tensor);
-        let arguments = arguments.tensor(log_sum_exp).address(delta).address(slopes).address(dropped).size(first);
+        let arguments =
+            arguments.tensor(log_sum_exp).address(delta).address(slopes).address(dropped).size(first);
         let arguments = rule.dropout(rule.scale_and_causal(rule.bias_strides(rule.sizes(arguments))));
         launches.kernel("attention_slopes", tiles(rule.queries, rule.keys, count), THREADS, arguments);
 
-        let arguments = Arguments::new().address(slopes).tensor(rule.key.tensor).tensor(call.output(0)).size(first);
+        let arguments =
+            Arguments::new().address(slopes).tensor(rule.key.tensor).tensor(call.output(0)).size(first);
         let arguments = rule.scale_and_causal(rule.sizes(arguments));
         let grid = tiles(rule.queries, rule.size, count);
         launches.kernel("attention_query_gradient", grid, THREADS, arguments);
@@ -123,7 +126,13 @@ impl BiasGradient {
     }
 
     /// Adds the slopes z of a chunk of pairs.
-    pub fn add(&mut self, rule: &Rule<'_>, slopes: u64, pairs: std::ops::Range<usize>, launches: &mut Launches) {
+    pub fn add(
+        &mut self,
+        rule: &Rule<'_>,
+        slopes: u64,
+        pairs: std::ops::Range<usize>,
+        launches: &mut Launches,
+    ) {
         let Some(target) = self.target else { return };
         let own = Self::own(rule);
         let [batch, heads, queries, keys] = rule.bias_shape;
