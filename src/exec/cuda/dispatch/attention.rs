@@ -1,6 +1,7 @@
 //! Attention and what is made for it.
 
 mod bias;
+mod fused;
 mod portable;
 mod rule;
 
@@ -14,11 +15,19 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     match call.op {
         Op::Attention(attention) => {
             let Some(rule) = Rule::forward(call, attention) else { return false };
-            portable::forward(call, &rule, launches);
+            if fused::takes(call, &rule, &call.outputs[..1]) {
+                fused::forward(call, &rule, launches);
+            } else {
+                portable::forward(call, &rule, launches);
+            }
         }
         Op::AttentionBackward { rule: attention, .. } => {
             let Some(rule) = Rule::backward(call, attention) else { return false };
-            portable::backward(call, &rule, launches);
+            if fused::takes(call, &rule, &call.inputs[..1]) && fused::takes(call, &rule, &call.outputs[..3]) {
+                fused::backward(call, &rule, launches);
+            } else {
+                portable::backward(call, &rule, launches);
+            }
         }
         Op::RelativePositionBias(rule) => bias::relative_position(call, rule, launches),
         Op::RelativePositionBiasBackward(rule) => bias::relative_position_backward(call, rule, launches),
