@@ -15,11 +15,7 @@ const OWN: usize = 64;
 /// The names of a kernel for each head size: f16 and bf16, each without and with bias, mask or dropout.
 macro_rules! names {
     ($kind:literal) => {
-        [
-            (32, names!($kind, "32")),
-            (64, names!($kind, "64")),
-            (128, names!($kind, "128")),
-        ]
+        [(32, names!($kind, "32")), (64, names!($kind, "64")), (128, names!($kind, "128"))]
     };
     ($kind:literal, $size:literal) => {
         [
@@ -80,7 +76,8 @@ impl Kept {
             return 0;
         }
         let (first, rows) = (pairs.start * rule.queries, pairs.len() * rule.queries);
-        let arguments = Arguments::new().address(self.bits).size(first).size(rows).size(rule.queries).size(rule.keys);
+        let arguments =
+            Arguments::new().address(self.bits).size(first).size(rows).size(rule.queries).size(rule.keys);
         let arguments = rule.stream(arguments.int(i32::from(rule.attention.causal)));
         launches.each("attention_kept", rows * rule.keys.div_ceil(32), arguments);
         self.bits.wrapping_sub((pairs.start * self.each) as u64)
@@ -89,7 +86,8 @@ impl Kept {
 
 /// Operands of all fused kernels in their order.
 fn operands(rule: &Rule<'_>) -> Arguments {
-    let arguments = Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor).tensor(rule.value.tensor);
+    let arguments =
+        Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor).tensor(rule.value.tensor);
     arguments.tensor(rule.bias).tensor(rule.mask)
 }
 
@@ -136,7 +134,8 @@ pub fn backward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
         let grid = [rule.queries.div_ceil(OWN), pairs.len(), 1];
         launches.kernel(query, grid, 128, ends(rule, pairs.start, bits, arguments));
 
-        let arguments = operands(rule).tensor(dy).address(terms).tensor(call.output(1)).tensor(call.output(2));
+        let arguments =
+            operands(rule).tensor(dy).address(terms).tensor(call.output(1)).tensor(call.output(2));
         let grid = [rule.keys.div_ceil(OWN), pairs.len(), 1];
         launches.kernel(key, grid, 128, ends(rule, pairs.start, bits, arguments));
         bias.add(rule, slopes, pairs, launches);
