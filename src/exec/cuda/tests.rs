@@ -5,6 +5,7 @@
 mod arithmetic;
 mod attention;
 mod cases;
+mod linear;
 mod memory;
 mod pointwise;
 mod samples;

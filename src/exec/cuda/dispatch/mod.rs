@@ -8,6 +8,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+pub(super) mod products;
 mod sequence;
 mod shape;
 mod update;
@@ -73,7 +74,7 @@ pub struct Call<'a> {
     pub outputs: &'a [Operand<'a>],
     /// How products are made.
     pub arithmetic: Arithmetic,
-    /// Whether the device has tensor cores that kernels of ours may use; the emulated one has none.
+    /// Whether the device has tensor cores that kernels of ours may use; the emulated one emulates them.
     pub tensor_cores: bool,
     /// The run's seed.
     pub seed: u64,
