@@ -6,6 +6,7 @@ mod arithmetic;
 mod attention;
 mod cases;
 mod memory;
+mod rows;
 mod samples;
 #[cfg(feature = "cuda")]
 mod shared;

@@ -38,6 +38,26 @@ __device__ inline int common_format(Tensor a, Tensor b, Tensor c) {
     return a.format == b.format ? common_format(a, c) : ANY_FORMAT;
 }
 
+// Calls write(i, read(i)) for i = first, first + step … below end. The compiler may not move a read before a write, so several are
+// read before the first of them is written: a thread alone waits for memory once for all of them.
+template <int TOGETHER, class Read, class Write>
+__device__ inline void read_then_write(i64 first, i64 end, i64 step, Read read, Write write) {
+    for (i64 i = first; i < end; i += TOGETHER * step) {
+        decltype(read(i)) values[TOGETHER];
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++)
+            if (i + k * step < end) values[k] = read(i + k * step);
+#pragma unroll
+        for (int k = 0; k < TOGETHER; k++)
+            if (i + k * step < end) write(i + k * step, values[k]);
+    }
+}
+
+// What two operands hold.
+struct Pair {
+    float first, second;
+};
+
 // ---- Sums of vectors: blocks of 4096, in each 16 lanes; the block sums are summed by the same rule.
 
 constexpr int LANES = 16, SUM_BLOCK = 4096;
@@ -62,9 +82,15 @@ struct SixteenThreads {
     // Of the threads of a row the one that writes what a row has one of.
     __device__ bool is_first() const { return is_there && lane() == 0; }
 
-    // Calls work(i) for the elements of the row, each in one of its threads.
-    template <int UNROLL = 4, class Work>
-    __device__ void each(int length, Work work) const {
+    // Calls write(i, read(i)) for the elements of the row, each in one of its threads.
+    template <int TOGETHER = 8, class Read, class Write>
+    __device__ void each(int length, Read read, Write write) const {
+        if (is_there) read_then_write<TOGETHER>(lane(), length, LANES, read, write);
+    }
+
+    // Calls work(i) likewise, which writes nothing.
+    template <int UNROLL, class Work>
+    __device__ void visit(int length, Work work) const {
         if (!is_there) return;
 #pragma unroll UNROLL
         for (int i = lane(); i < length; i += LANES) work(i);
@@ -80,7 +106,7 @@ struct SixteenThreads {
     template <int UNROLL = 8, class Value>
     __device__ float max(int length, Value value) const {
         float largest = -INFINITY;
-        each<UNROLL>(length, [&](int i) { largest = max_keeping_nan(value(i), largest); });
+        visit<UNROLL>(length, [&](int i) { largest = max_keeping_nan(value(i), largest); });
         for (int distance = LANES / 2; distance > 0; distance /= 2)
             largest = max_keeping_nan(__shfl_xor_sync(0xffffffffu, largest, distance, LANES), largest);
         return largest;
@@ -101,8 +127,13 @@ struct WholeBlock {
     __device__ explicit WholeBlock(i64) : row(blockIdx.x) {}
     __device__ bool is_first() const { return threadIdx.x == 0; }
 
-    template <int UNROLL = 4, class Work>
-    __device__ void each(int length, Work work) const {
+    template <int TOGETHER = 8, class Read, class Write>
+    __device__ void each(int length, Read read, Write write) const {
+        read_then_write<TOGETHER>(threadIdx.x, length, blockDim.x, read, write);
+    }
+
+    template <int UNROLL, class Work>
+    __device__ void visit(int length, Work work) const {
 #pragma unroll UNROLL
         for (i64 i = threadIdx.x; i < length; i += blockDim.x) work((int)i);
     }
@@ -143,7 +174,7 @@ struct WholeBlock {
     __device__ float max(int length, Value value) const {
         float* largest = room_for_sums();
         float own = -INFINITY;
-        each<UNROLL>(length, [&](int i) { own = max_keeping_nan(value(i), own); });
+        visit<UNROLL>(length, [&](int i) { own = max_keeping_nan(value(i), own); });
         for (int distance = LANES / 2; distance > 0; distance /= 2)
             own = max_keeping_nan(__shfl_xor_sync(0xffffffffu, own, distance, LANES), own);
         if (threadIdx.x % LANES == 0) largest[threadIdx.x / LANES] = own;
@@ -159,8 +190,7 @@ template <class Value>
 __device__ inline float fetched_sum(i64 first, i64 end, Value value) {
     float* room = room_for_sums();
     const int count = (int)(end - first);
-#pragma unroll 16
-    for (int i = threadIdx.x; i < count; i += 256) room[i] = value(first + i);
+    read_then_write<16>(threadIdx.x, count, 256, [&](i64 i) { return value(first + i); }, [&](i64 i, float x) { room[i] = x; });
     __syncthreads();
     return tree16(lane_sum<8>(0, threadIdx.x < LANES ? count : 0, threadIdx.x % LANES, [&](int i) { return room[i]; }));
 }
