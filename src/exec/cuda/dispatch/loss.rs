@@ -36,7 +36,8 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         }
         Op::MeanSquaredErrorBackward => {
             let elements = call.outputs[0].elements();
-            let arguments = Arguments::new().tensor(call.input(0)).tensor(call.input(1)).tensor(call.input(2));
+            let arguments =
+                Arguments::new().tensor(call.input(0)).tensor(call.input(1)).tensor(call.input(2));
             let arguments = arguments.tensor(call.output(0)).size(elements);
             launches.each("mean_squared_error_gradient", elements, arguments);
             true

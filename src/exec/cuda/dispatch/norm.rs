@@ -35,7 +35,14 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         Op::SoftmaxBackward { axis } => {
             let Some((rows, length, inner)) = along(&call.outputs[0], *axis) else { return true };
             let tensors = Arguments::new().tensor(call.input(0)).tensor(call.input(1)).tensor(call.output(0));
-            softmax(["softmax_gradient_short", "softmax_gradient_long"], rows, length, inner, tensors, launches)
+            softmax(
+                ["softmax_gradient_short", "softmax_gradient_long"],
+                rows,
+                length,
+                inner,
+                tensors,
+                launches,
+            )
         }
         _ => false,
     }
@@ -124,13 +131,7 @@ fn layer_backward(call: &Call<'_>, [mean, rstd]: [Tensor; 2], launches: &mut Lau
         .tensor(call.output(0))
         .size(rows)
         .int(width);
-    by_rows(
-        ["layer_norm_gradient_short", "layer_norm_gradient_long"],
-        rows,
-        columns,
-        arguments,
-        launches,
-    );
+    by_rows(["layer_norm_gradient_short", "layer_norm_gradient_long"], rows, columns, arguments, launches);
     let (blocks, sets) = (columns::blocks(rows), if mean == Tensor::NONE { 1 } else { 2 });
     let partials = launches.scratch(sets * blocks * columns * 4);
     let sums = Arguments::new()
@@ -164,10 +165,11 @@ fn grouped(call: &Call<'_>, groups: usize, epsilon: f32, launches: &mut Launches
     let x = &call.inputs[0];
     let Some((sizes, length, _)) = group_sizes(x, groups) else { return false };
     let rows = x.size(0) * groups;
-    let arguments = [call.input(0), call.input(1), call.input(2), call.output(0), call.output(1), call.output(2)]
-        .into_iter()
-        .fold(Arguments::new(), Arguments::tensor)
-        .size(rows);
+    let arguments =
+        [call.input(0), call.input(1), call.input(2), call.output(0), call.output(1), call.output(2)]
+            .into_iter()
+            .fold(Arguments::new(), Arguments::tensor)
+            .size(rows);
     let arguments = with_sizes(arguments, sizes).float(epsilon);
     by_rows(["group_norm_short", "group_norm_long"], rows, length, arguments, launches);
     true
@@ -193,7 +195,13 @@ fn grouped_backward(call: &Call<'_>, groups: usize, affine: bool, launches: &mut
             .address(sums)
             .size(examples * channels);
         let arguments = with_sizes(arguments, sizes);
-        by_rows(["channel_sums_short", "channel_sums_long"], examples * channels, pixels, arguments, launches);
+        by_rows(
+            ["channel_sums_short", "channel_sums_long"],
+            examples * channels,
+            pixels,
+            arguments,
+            launches,
+        );
         let second = sums + (examples * channels * 4) as u64;
         for (sums, out) in [(sums, call.output(1)), (second, call.output(2))] {
             columns::column_sums(Tensor::f32(sums), examples, channels, out, launches);

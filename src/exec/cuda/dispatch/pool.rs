@@ -17,7 +17,14 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         Op::MaxPool2d { kernel, stride, padding } => {
             let window = [*kernel, *stride, *padding];
             let arguments = Arguments::new().tensor(call.input(0)).tensor(call.output(0));
-            pool(call, "max_pool", &call.inputs[0], window, arguments.address(call.output(1).address), launches)
+            pool(
+                call,
+                "max_pool",
+                &call.inputs[0],
+                window,
+                arguments.address(call.output(1).address),
+                launches,
+            )
         }
         Op::MaxPool2dBackward { kernel, stride, padding } => {
             let window = [*kernel, *stride, *padding];
@@ -42,8 +49,7 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
             enlarge(call, name, &call.inputs[0], *scale, launches)
         }
         Op::Upsample2dBackward { scale, mode } => {
-            let name =
-                if *mode == Interpolation::Nearest { "nearest_gradient" } else { "bilinear_gradient" };
+            let name = if *mode == Interpolation::Nearest { "nearest_gradient" } else { "bilinear_gradient" };
             enlarge(call, name, &call.outputs[0], *scale, launches)
         }
         _ => None,
@@ -52,7 +58,12 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
 }
 
 /// A thread for each element of the result, which is (N, C, H, W).
-fn each_pixel(name: &'static str, call: &Call<'_>, arguments: Arguments, launches: &mut Launches) -> Option<()> {
+fn each_pixel(
+    name: &'static str,
+    call: &Call<'_>,
+    arguments: Arguments,
+    launches: &mut Launches,
+) -> Option<()> {
     let result = &call.outputs[0];
     let [images, channels, rows, columns] = [0, 1, 2, 3].map(|axis| result.size(axis));
     int(columns.checked_mul(channels)?)?;

@@ -56,7 +56,7 @@ fn in_formats(what: &str, make: impl Fn(DType, bool) -> Case, (skip, wide): (usi
 
 #[test]
 fn layer_and_rms_norm() {
-    for (rows, columns) in [(1, 1), (3, 17), (300, 5), (9, 768), (2, 4099), (1, 9000), (0, 7)] {
+    for (rows, columns) in [(1, 1), (3, 17), (259, 3), (2, 768), (1, 4099), (0, 7)] {
         let (shape, row, column) = ([rows, columns], [rows], [columns]);
         let what = format!("{rows} × {columns}");
         let gamma = || numbers(2, &column, DType::F32, false);
@@ -70,7 +70,11 @@ fn layer_and_rms_norm() {
         in_formats(&what, forward, (0, 1));
         let root = |dtype, special| {
             let operands = vec![numbers(1, &shape, dtype, special), gamma()];
-            Case::new(Op::RmsNorm { eps: 1e-6 }, operands, vec![value(&shape, dtype), value(&row, DType::F32)])
+            Case::new(
+                Op::RmsNorm { eps: 1e-6 },
+                operands,
+                vec![value(&shape, dtype), value(&row, DType::F32)],
+            )
         };
         in_formats(&what, root, (0, 1));
         let parameters = || [value(&column, DType::F32), value(&column, DType::F32)];
@@ -103,7 +107,7 @@ fn layer_and_rms_norm() {
 #[test]
 fn group_norm_with_and_without_parameters() {
     let sizes: [(&[usize], usize); 5] =
-        [(&[2, 6, 5, 7], 3), (&[3, 4], 2), (&[1, 2, 65, 67], 1), (&[2, 3, 1, 1], 3), (&[259, 2, 3], 2)];
+        [(&[2, 6, 5, 7], 3), (&[3, 4], 2), (&[1, 2, 65, 67], 1), (&[2, 3, 1, 1], 3), (&[259, 2, 1], 1)];
     for (shape, groups) in sizes {
         for affine in [true, false] {
             let what = format!("{shape:?} in {groups} affine {affine}");
@@ -121,8 +125,7 @@ fn group_norm_with_and_without_parameters() {
             };
             in_formats(&what, forward, (0, 1));
             let backward = |dtype, special| {
-                let mut operands =
-                    vec![numbers(1, shape, dtype, special), numbers(2, shape, dtype, false)];
+                let mut operands = vec![numbers(1, shape, dtype, special), numbers(2, shape, dtype, false)];
                 operands.extend(parameters(1));
                 operands.extend([numbers(4, &rows, DType::F32, false), positive(5, &rows)]);
                 let mut results = vec![value(shape, dtype)];
@@ -140,8 +143,8 @@ fn group_norm_with_and_without_parameters() {
 fn batch_norm_of_images_and_features() {
     let sizes: [(&[usize], Layout); 7] = [
         (&[2, 5, 3, 7], Layout::ChannelsLast),
-        (&[3, 64, 10, 9], Layout::ChannelsLast),
-        (&[2, 259, 2, 1], Layout::ChannelsLast),
+        (&[3, 6, 10, 9], Layout::ChannelsLast),
+        (&[1, 259, 2, 1], Layout::ChannelsLast),
         (&[300, 7], Layout::RowMajor),
         (&[1, 3], Layout::RowMajor),
         (&[3, 5, 7], Layout::RowMajor),
@@ -190,9 +193,9 @@ fn softmax_over_any_axis() {
     let sizes: [(&[usize], usize); 7] = [
         (&[5, 33], 1),
         (&[3, 18, 5], 1),
-        (&[40, 7], 0),
-        (&[2, 4500], 1),
-        (&[4100, 3], 0),
+        (&[9, 7], 0),
+        (&[1, 4500], 1),
+        (&[4100, 2], 0),
         (&[1], 0),
         (&[0, 4], 1),
     ];
@@ -213,7 +216,7 @@ fn softmax_over_any_axis() {
 
 #[test]
 fn cross_entropy_of_rows() {
-    for (rows, classes) in [(1, 1), (37, 10), (5, 700), (3, 5000), (4200, 2), (0, 3)] {
+    for (rows, classes) in [(1, 1), (37, 10), (3, 700), (2, 5000), (0, 3)] {
         for (label_smoothing, ignore_index) in [(0.0, None), (0.1, Some(1)), (0.3, None)] {
             let what = format!("{rows} × {classes} smoothed {label_smoothing} ignored {ignore_index:?}");
             let labels = || integers(&[rows], cases::below(9, rows, classes as u32));
@@ -226,7 +229,8 @@ fn cross_entropy_of_rows() {
             };
             in_formats(&what, forward, (0, 1));
             let backward = |dtype, special| {
-                let count = labels().1.integers(rows).iter().filter(|label| Some(**label) != ignore_index).count();
+                let count =
+                    labels().1.integers(rows).iter().filter(|label| Some(**label) != ignore_index).count();
                 let operands = vec![
                     numbers(3, &[], DType::F32, false),
                     numbers(1, &shape, dtype, special),
@@ -243,6 +247,17 @@ fn cross_entropy_of_rows() {
 }
 
 #[test]
+fn losses_of_more_rows_than_a_block() {
+    let rows = 4100;
+    let labels = (value(&[rows], DType::I32), Buffer::Integer(cases::below(9, rows, 2)));
+    let op = Op::CrossEntropy { label_smoothing: 0.0, ignore_index: Some(1) };
+    let scalar = || value(&[], DType::F32);
+    let results = vec![scalar(), value(&[rows], DType::F32), scalar()];
+    let operands = vec![numbers(1, &[rows, 2], DType::F32, false), labels];
+    Case::new(op, operands, results).check("4100 rows");
+}
+
+#[test]
 fn labels_that_are_no_class_give_nan() {
     let labels = || integers(&[4], vec![0, -1, 3, 2]);
     let logits = || numbers(1, &[4, 3], DType::F32, false);
@@ -253,8 +268,13 @@ fn labels_that_are_no_class_give_nan() {
     Case::new(op, vec![logits(), labels()], results).check("forward");
     let op = Op::CrossEntropyBackward { label_smoothing: rule.0, ignore_index: rule.1 };
     let lse = numbers(2, &[4], DType::F32, false);
-    let operands =
-        vec![numbers(3, &[], DType::F32, false), logits(), labels(), lse, (scalar(), Buffer::Float(vec![3.0]))];
+    let operands = vec![
+        numbers(3, &[], DType::F32, false),
+        logits(),
+        labels(),
+        lse,
+        (scalar(), Buffer::Float(vec![3.0])),
+    ];
     Case::new(op, operands, vec![value(&[4, 3], DType::F32)]).check("backward");
 }
 
@@ -279,7 +299,8 @@ fn mean_squared_error_and_the_seed() {
         in_formats(&what, backward, (1, 2));
     }
     let scale = (value(&[], DType::F32), Buffer::Float(vec![65_536.0]));
-    Case::new(Op::LossGradient { accumulate: 3 }, vec![scale], vec![value(&[], DType::F32)]).check("the seed");
+    Case::new(Op::LossGradient { accumulate: 3 }, vec![scale], vec![value(&[], DType::F32)])
+        .check("the seed");
 }
 
 #[test]
@@ -292,7 +313,7 @@ fn pools_forward_and_backward() {
         ([1, 1], [2, 2], [0, 0]),
     ];
     for (kernel, stride, padding) in windows {
-        for [images, channels, rows, columns] in [[2, 5, 7, 9], [1, 1, 5, 5], [3, 300, 6, 5]] {
+        for [images, channels, rows, columns] in [[2, 5, 7, 9], [1, 1, 5, 5], [1, 90, 3, 5]] {
             let op = crate::exec::reference::pool::Pool {
                 images,
                 input: [rows, columns],
@@ -346,7 +367,7 @@ fn pools_forward_and_backward() {
 fn larger_images_forward_and_backward() {
     for scale in [[2, 2], [1, 3], [4, 1], [3, 2]] {
         for mode in [Interpolation::Nearest, Interpolation::Bilinear] {
-            for input in [[2, 3, 4, 5], [1, 1, 1, 1], [1, 130, 2, 3]] {
+            for input in [[2, 3, 4, 5], [1, 1, 1, 1], [1, 90, 2, 3]] {
                 let output = [input[0], input[1], input[2] * scale[0], input[3] * scale[1]];
                 let what = format!("{input:?} times {scale:?} {mode:?}");
                 for (op, from, to) in [
