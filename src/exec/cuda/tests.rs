@@ -8,6 +8,7 @@ mod cases;
 mod linear;
 mod memory;
 mod pointwise;
+mod rows;
 mod samples;
 mod sequence;
 mod shape;
