@@ -33,20 +33,24 @@ struct Problem {
         return (const u16*)x.data + (n * length * heads + h) * D;
     }
 
-    __device__ inline bool attends(i64 t, i64 s) const { return s < keys && !(causal && s > t); }
+    __device__ inline bool attends(int t, int s) const { return s < (int)keys && !(causal && s > t); }
 
-    // A score times log2 e, with bias and mask.
-    __device__ inline float term(float chain, i64 t, i64 s) const {
-        if (!attends(t, s) || t >= queries) return -INFINITE;
-        if (mask.data && load(mask, n * keys + s) == 0.0f) return -INFINITE;
+    // Whether the mask leaves a key to attend to.
+    __device__ inline bool unmasked(int s) const { return s < (int)keys && !(mask.data && load(mask, n * keys + s) == 0.0f); }
+
+    // The first element of the bias of query t, or 0 where there is none.
+    __device__ inline i64 bias_row(int t) const { return n * bias_n + h * bias_h + (t < (int)queries ? t : 0) * bias_t; }
+
+    // A score times log2 e, with the bias, of a pair that attends.
+    __device__ inline float term(float chain, i64 row, int s) const {
         float x = chain * scale;
-        if (bias.data) x += load(bias, n * bias_n + h * bias_h + t * bias_t + s * bias_s);
+        if (bias.data) x += load(bias, row + s * bias_s);
         return x * LOG2_E;
     }
 
     // The 32 keys that s is among, of query t.
-    __device__ inline u32 kept_word(i64 t, i64 s) const {
-        if (t >= queries || s >= keys) return 0;
+    __device__ inline u32 kept_word(int t, int s) const {
+        if (t >= (int)queries || s >= (int)keys) return 0;
         return kept[(pair * queries + t) * ((keys + 31) / 32) + s / 32];
     }
 };

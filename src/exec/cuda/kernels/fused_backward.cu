@@ -78,31 +78,36 @@ __device__ inline void query_gradient(Problem problem, Tensor query, Tensor key,
         scores<FORMAT, D, STEP, 1>(x, q, key_tile);
         scores<FORMAT, D, STEP, 1>(g, gradient, value_tile);
         bool edge = GENERAL || s0 + STEP > problem.keys || (problem.causal && s0 + STEP - 1 > t0 + row);
-        i64 first = t0 + row + lane / 4;
+        int first = (int)t0 + row + lane / 4, s_first = (int)s0 + lane % 4 * 2;
+        u32 unmasked = 0;
+        if (GENERAL) {
+#pragma unroll
+            for (int column = 0; column < STEP / 4; column++) {
+                if (problem.unmasked(s_first + column / 2 * 8 + column % 2)) unmasked |= 1u << column;
+            }
+        }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
+            int t = first + half * 8;
+            i64 bias_row = GENERAL ? problem.bias_row(t) : 0;
+            float* slope_row = GENERAL && slopes && t < (int)problem.queries ? slopes + (here * problem.queries + t) * problem.keys : nullptr;
             u32 kept[STEP / 32];
 #pragma unroll
             for (int word = 0; word < STEP / 32; word++) {
-                kept[word] = GENERAL && problem.kept ? problem.kept_word(first + half * 8, s0 + word * 32) : 0xffffffffu;
+                kept[word] = GENERAL && problem.kept ? problem.kept_word(t, (int)s0 + word * 32) >> (lane % 4 * 2) : 0xffffffffu;
             }
 #pragma unroll
-            for (int column = 0; column < STEP / 8; column++)
-#pragma unroll
-                for (int index = 0; index < 2; index++) {
-                    float& score = x[0][column][half * 2 + index];
-                    int at = column * 8 + lane % 4 * 2 + index;
-                    i64 t = first + half * 8, s = s0 + at;
-                    if (GENERAL) score = problem.term(score, t, s);
-                    float p = power_of_2(fmaf(score, unit, -own[half].total));
-                    if (edge && !problem.attends(t, s)) p = 0.0f;
-                    float slope = g[0][column][half * 2 + index];
-                    if (GENERAL) slope = (kept[at / 32] >> (at % 32) & 1) ? slope * problem.factor : 0.0f;
-                    score = p * (slope - own[half].delta);
-                    if (GENERAL && slopes && t < problem.queries && s < problem.keys) {
-                        slopes[(here * problem.queries + t) * problem.keys + s] = score;
-                    }
-                }
+            for (int column = 0; column < STEP / 4; column++) {
+                float& score = x[0][column / 2][half * 2 + column % 2];
+                int at = column / 2 * 8 + column % 2, s = s_first + at;
+                bool attends = !edge || (problem.attends(t, s) && (!GENERAL || (unmasked >> column & 1)));
+                if (GENERAL && attends) score = problem.term(score, bias_row, s);
+                float p = attends ? power_of_2(fmaf(score, unit, -own[half].total)) : 0.0f;
+                float slope = g[0][column / 2][half * 2 + column % 2];
+                if (GENERAL) slope = (kept[at / 32] >> (at % 32) & 1) ? slope * problem.factor : 0.0f;
+                score = p * (slope - own[half].delta);
+                if (GENERAL && slope_row && s < (int)problem.keys) slope_row[s] = score;
+            }
         }
         mix<FORMAT, D, STEP, 1>(sum, x, key_tile);
         __syncthreads();
@@ -135,6 +140,12 @@ __device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, T
     if (!S::VALUES_APART) take<D, 1>(v, own_values, row);
     __syncthreads();
 
+    int s_first = (int)s0 + row + lane / 4;
+    bool unmasked[2] = {true, true};
+    if (GENERAL) {
+        unmasked[0] = problem.unmasked(s_first);
+        unmasked[1] = problem.unmasked(s_first + 8);
+    }
     float dk[1][D / 8][4], dv[1][D / 8][4];
     clear<D / 8>(dk[0]);
     clear<D / 8>(dv[0]);
@@ -162,29 +173,27 @@ __device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, T
         scores<FORMAT, D, STEP, 1>(x, k, query_tile);
         if (S::VALUES_APART) take<D, 1>(v, own_values, row);
         scores<FORMAT, D, STEP, 1>(g, v, gradient_tile);
-        bool edge = s0 + S::OWN > problem.keys || (problem.causal && t0 < s0 + row + 15);
-        i64 first = s0 + row + lane / 4;
+        bool edge = GENERAL || s0 + S::OWN > problem.keys || (problem.causal && t0 < s0 + row + 15);
 #pragma unroll
-        for (int column = 0; column < STEP / 8; column++)
+        for (int column = 0; column < STEP / 4; column++) {
+            int t = (int)t0 + column / 2 * 8 + lane % 4 * 2 + column % 2;
+            Terms own = terms[t];
+            i64 bias_row = GENERAL ? problem.bias_row(t) : 0;
+            u32 kept = GENERAL && problem.kept ? problem.kept_word(t, s_first - lane / 4) >> (row % 32 + lane / 4) : 0xffffffffu;
 #pragma unroll
-            for (int index = 0; index < 2; index++) {
-                i64 t = t0 + column * 8 + lane % 4 * 2 + index;
-                Terms own = terms[t];
-                u32 kept = GENERAL && problem.kept ? problem.kept_word(t, s0 + row / 32 * 32) >> row % 32 : 0xffffffffu;
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    float& weight = x[0][column][half * 2 + index];
-                    float& slope = g[0][column][half * 2 + index];
-                    i64 s = first + half * 8;
-                    if (GENERAL) weight = problem.term(weight, t, s);
-                    float p = power_of_2(fmaf(weight, unit, -own.total));
-                    if (edge && !problem.attends(t, s)) p = 0.0f;
-                    bool keeps = !GENERAL || (kept >> (lane / 4 + half * 8) & 1);
-                    weight = keeps ? p : 0.0f;
-                    if (GENERAL) slope = keeps ? slope * problem.factor : 0.0f;
-                    slope = p * (slope - own.delta);
-                }
+            for (int half = 0; half < 2; half++) {
+                float& weight = x[0][column / 2][half * 2 + column % 2];
+                float& slope = g[0][column / 2][half * 2 + column % 2];
+                int s = s_first + half * 8;
+                bool attends = !edge || (problem.attends(t, s) && (!GENERAL || unmasked[half]));
+                if (GENERAL && attends) weight = problem.term(weight, bias_row, s);
+                float p = attends ? power_of_2(fmaf(weight, unit, -own.total)) : 0.0f;
+                bool keeps = !GENERAL || (kept >> (half * 8) & 1);
+                weight = keeps ? p : 0.0f;
+                if (GENERAL) slope = keeps ? slope * problem.factor : 0.0f;
+                slope = p * (slope - own.delta);
             }
+        }
         mix<FORMAT, D, STEP, 1>(dv, x, gradient_tile);
         mix<FORMAT, D, STEP, 1>(dk, g, query_tile);
         __syncthreads();

@@ -104,19 +104,33 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
         __syncthreads();
         if (tile + 1 < tiles) key_tile.template fetch<KEYS, S::THREADS>(keys, stride, s0 + KEYS, problem.keys);
         end_group();
+        int s_first = (int)s0 + lane % 4 * 2;
         bool edge = GENERAL || s0 + KEYS > problem.keys || (problem.causal && s0 + KEYS - 1 > t0 + row);
+        // A bit for each of the thread's columns.
+        u32 unmasked = 0;
+        if (GENERAL) {
+#pragma unroll
+            for (int column = 0; column < KEYS / 4; column++) {
+                if (problem.unmasked(s_first + column / 2 * 8 + column % 2)) unmasked |= 1u << column;
+            }
+        }
 #pragma unroll
         for (int high = 0; high < HIGH; high++) {
-            i64 first = t0 + row + high * 16 + lane / 4;
+            int first = (int)t0 + row + high * 16 + lane / 4;
             if (edge) {
 #pragma unroll
-                for (int column = 0; column < KEYS / 8; column++)
+                for (int half = 0; half < 2; half++) {
+                    int t = first + half * 8;
+                    i64 bias_row = GENERAL ? problem.bias_row(t) : 0;
 #pragma unroll
-                    for (int index = 0; index < 4; index++) {
-                        i64 t = first + index / 2 * 8, s = s0 + column * 8 + lane % 4 * 2 + index % 2;
-                        if (GENERAL) x[high][column][index] = problem.term(x[high][column][index], t, s);
-                        else if (!problem.attends(t, s)) x[high][column][index] = -INFINITE;
+                    for (int column = 0; column < KEYS / 4; column++) {
+                        float& score = x[high][column / 2][half * 2 + column % 2];
+                        int s = s_first + column / 2 * 8 + column % 2;
+                        bool attends = problem.attends(t, s) && (!GENERAL || (unmasked >> column & 1));
+                        if (!attends) score = -INFINITE;
+                        else if (GENERAL) score = problem.term(score, bias_row, s);
                     }
+                }
             }
             soften<D, KEYS, HIGH>(x[high], answer[high], rows, high, unit);
             if (GENERAL && problem.kept) {
@@ -124,7 +138,7 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
                 for (int half = 0; half < 2; half++)
 #pragma unroll
                     for (int word = 0; word < KEYS / 32; word++) {
-                        u32 kept = problem.kept_word(first + half * 8, s0 + word * 32) >> (lane % 4 * 2);
+                        u32 kept = problem.kept_word(first + half * 8, (int)s0 + word * 32) >> (lane % 4 * 2);
 #pragma unroll
                         for (int index = 0; index < 8; index++) {
                             float& weight = x[high][word * 4 + index / 2][half * 2 + index % 2];

@@ -218,7 +218,7 @@ fn fused_attention_is_near_the_portable_one() {
         for (sizes, causal, p, bias, mask) in [
             ([2, 70, 130, 2, 64], false, 0.0, None, false),
             ([1, 150, 150, 2, 32], true, 0.0, None, false),
-            ([1, 65, 65, 1, 128], true, 0.25, None, true),
+            ([2, 65, 65, 1, 128], true, 0.25, None, true),
             ([2, 40, 70, 2, 64], false, 0.1, Some([1, 2, 40, 70]), true),
             ([2, 33, 33, 2, 32], true, 0.0, Some([2, 2, 33, 33]), false),
             ([2, 33, 40, 2, 32], true, 0.0, Some([2, 1, 1, 40]), false),

@@ -53,6 +53,7 @@ pub fn takes(call: &Call<'_>, rule: &Rule<'_>, operands: &[Operand<'_>]) -> bool
         && rule.attention.scale.is_finite()
         && rule.attention.scale > 0.0
         && rule.queries * rule.keys > 0
+        && rule.queries.max(rule.keys) < 1 << 30
         && [rule.query, rule.key, rule.value].iter().chain(operands).all(alike)
 }
 
