@@ -3,6 +3,7 @@
 //! `session` goes through a run and reports events; `cpu` holds the engine and its kernels; `reference` the plain
 //! implementation of every op, which reads like its definition and which the kernels are tested against.
 
+pub mod backend;
 pub mod checkpoint;
 pub mod clock;
 pub mod cpu;

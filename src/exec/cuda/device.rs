@@ -53,6 +53,9 @@ pub trait Device: Send {
     /// Whether kernels that use tensor cores run here.
     fn has_tensor_cores(&self) -> bool;
 
+    /// The name of the platform node of locks that results of this device are in: `cuda-sm90`.
+    fn platform(&self) -> String;
+
     /// Its name, for people.
     fn name(&self) -> String;
 }

@@ -3,70 +3,27 @@
 //! Persistent values (parameters, moments, running statistics, scaler) are cells, shared by name between the programs for full
 //! batches, for a shorter last batch and for evaluation. Each program's micro-batch and update are captured where the device can.
 
+use super::blueprint::{Bases, Blueprint, Cell, Footprint, Placed, Section};
 use super::device::Device;
-use super::dispatch::{self, Arithmetic, Call, Operand};
-use super::launch::{ALIGNMENT, Arguments, Launch, Launches, Tensor};
-use super::memory::Planned;
+use super::dispatch::Arithmetic;
+use super::launch::{Arguments, Launch, Launches, Tensor};
 use crate::arithmetic::Isa;
 use crate::digest::Digest;
+use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, StepResult};
+use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::buffer::Buffer;
-use crate::exec::cpu::engine::{Batch, StepResult};
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
-use crate::exec::program::{Action, BufferId, Layout, Place};
 use crate::exec::reference::fingerprint::{BLOCK, Keys};
 use crate::exec::schedule::decimal;
-use crate::graph::{DType, Node, StepGraph, ValueId};
+use crate::graph::{DType, StepGraph, ValueId};
 use std::collections::BTreeMap;
-
-/// A persistent value on the device.
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    address: u64,
-    elements: usize,
-    integer: bool,
-}
-
-/// Launches of a program in three parts, and graphs of them where the device captures.
-struct Section {
-    launches: Vec<Launch>,
-    graph: Option<usize>,
-}
-
-/// A program with addresses.
-struct Placed {
-    planned: Planned,
-    /// For each buffer its memory.
-    tensors: Vec<Tensor>,
-    /// Micro-batch and update; of an evaluation the first alone.
-    parts: [Section; 2],
-}
 
 struct Stage {
     step: StepGraph,
     train: Placed,
     evaluation: Placed,
-}
-
-/// Bytes of a run's memory on the device, by what they are for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
-    /// Parameters, buffers, optimizer state, accumulators, scalars.
-    pub persistent: usize,
-    /// Results of a step or an evaluation, whichever takes more.
-    pub results: usize,
-    /// Memory of single nodes beside their results.
-    pub scratch: usize,
-    /// Tables, counters and the fingerprint.
-    pub constants: usize,
-}
-
-impl Footprint {
-    /// All together.
-    pub fn total(&self) -> usize {
-        self.persistent + self.results + self.scratch + self.constants
-    }
 }
 
 /// Trains and evaluates on a device.
@@ -75,25 +32,13 @@ pub struct Engine {
     threads: Threads,
     isa: Isa,
     seed: u64,
-    arithmetic: Arithmetic,
+    blueprint: Blueprint,
+    bases: Bases,
     stages: Vec<Stage>,
-    cells: BTreeMap<String, Cell>,
-    footprint: Footprint,
-    position: u64,
-    culprit_address: u64,
     culprit: Option<String>,
     fingerprint: Section,
-    fingerprint_memory: (u64, usize),
-}
-
-/// Addresses of the blocks that a program's memory is in.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bases {
-    results: u64,
-    scratch: u64,
-    constants: u64,
-    position: u64,
-    culprit: u64,
+    /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
+    profile: Option<BTreeMap<&'static str, OpTime>>,
 }
 
 impl Engine {
@@ -104,192 +49,32 @@ impl Engine {
     pub fn new(
         steps: Vec<StepGraph>,
         seed: u64,
-        device: Box<dyn Device>,
+        mut device: Box<dyn Device>,
         arithmetic: Arithmetic,
         threads: Threads,
         isa: Isa,
     ) -> Result<Self, ExecFault> {
-        let mut engine = Self {
-            device,
-            threads,
-            isa,
-            seed,
-            arithmetic,
-            stages: Vec::new(),
-            cells: BTreeMap::new(),
-            footprint: Footprint::default(),
-            position: 0,
-            culprit_address: 0,
-            culprit: None,
-            fingerprint: Section { launches: Vec::new(), graph: None },
-            fingerprint_memory: (0, 0),
+        let blueprint = Blueprint::new(&steps, seed, arithmetic, device.has_tensor_cores())?;
+        let room = blueprint.footprint();
+        let bases = Bases {
+            persistent: device.allocate(room.persistent)?,
+            results: device.allocate(room.results)?,
+            scratch: device.allocate(room.scratch)?,
+            constants: device.allocate(room.constants)?,
         };
-        engine.build(steps)?;
+        device.launch(&Launch::Clear { address: bases.persistent, bytes: room.persistent })?;
+        let (placed, launches) = blueprint.lower(&steps, bases)?;
+        device.upload(bases.constants + blueprint.fixed() as u64, &launches.constant_bytes)?;
+        let fingerprint = fingerprint(&blueprint, &steps, bases, &mut *device)?;
+        let stages = steps.into_iter().zip(placed);
+        let stages = stages.map(|(step, [train, evaluation])| Stage { step, train, evaluation }).collect();
+        let (culprit, profile) = (None, None);
+        let mut engine =
+            Self { device, threads, isa, seed, blueprint, bases, stages, culprit, fingerprint, profile };
+        engine.capture()?;
         engine.initialise()?;
         engine.set_scale(1.0)?;
         Ok(engine)
-    }
-
-    fn build(&mut self, steps: Vec<StepGraph>) -> Result<(), ExecFault> {
-        let planned: Vec<(Vec<Node>, Planned, Planned)> = steps.iter().map(plan).collect();
-        for ((_, train, evaluation), step) in planned.iter().zip(&steps) {
-            self.declare_cells(step, [train, evaluation]);
-            self.footprint.results = self.footprint.results.max(train.bytes).max(evaluation.bytes);
-        }
-        // Once without addresses, to learn how much memory beside the values there has to be.
-        let mut probe = Launches::new(0, 0);
-        for ((nodes, train, evaluation), step) in planned.iter().zip(&steps) {
-            self.lower(step, nodes, train, Bases::default(), &mut probe)?;
-            self.lower(step, &step.evaluation, evaluation, Bases::default(), &mut probe)?;
-        }
-        let blocks =
-            self.fingerprinted(&steps).iter().map(|(_, cell)| cell.elements.div_ceil(BLOCK)).sum::<usize>();
-        self.footprint.scratch = probe.scratch_bytes();
-        let (keys, sums) = (2 * BLOCK * 4, blocks * 16);
-        let fixed = 2 * ALIGNMENT + keys + sums.next_multiple_of(ALIGNMENT);
-        self.footprint.constants = fixed + probe.constant_bytes.len();
-        let persistent = self.device.allocate(self.footprint.persistent)?;
-        let results = self.device.allocate(self.footprint.results)?;
-        let scratch = self.device.allocate(self.footprint.scratch)?;
-        let constants = self.device.allocate(self.footprint.constants)?;
-        self.cells.values_mut().for_each(|cell| cell.address += persistent);
-        self.clear(persistent, self.footprint.persistent)?;
-        self.position = constants;
-        self.culprit_address = constants + ALIGNMENT as u64;
-        let keys_at = constants + 2 * ALIGNMENT as u64;
-        self.fingerprint_memory = (keys_at + keys as u64, sums);
-        let bases = Bases {
-            results,
-            scratch,
-            constants: constants + fixed as u64,
-            position: self.position,
-            culprit: self.culprit_address,
-        };
-        let mut launches = Launches::new(bases.scratch, bases.constants);
-        for ((nodes, train, evaluation), step) in planned.into_iter().zip(steps) {
-            let train = self.lower(&step, &nodes, &train, bases, &mut launches)?;
-            let evaluation = self.lower(&step, &step.evaluation, &evaluation, bases, &mut launches)?;
-            self.stages.push(Stage { step, train, evaluation });
-        }
-        self.device.upload(bases.constants, &launches.constant_bytes)?;
-        self.prepare_fingerprint(keys_at)?;
-        self.capture()
-    }
-
-    /// Gives every persistent value of the programs its room.
-    fn declare_cells(&mut self, step: &StepGraph, programs: [&Planned; 2]) {
-        for buffer in programs.into_iter().flat_map(|planned| &planned.program.buffers) {
-            if let Place::Cell(name) = &buffer.place
-                && !self.cells.contains_key(name)
-            {
-                let address = self.footprint.persistent as u64;
-                let cell = Cell { address, elements: buffer.elements, integer: buffer.integer };
-                debug_assert_eq!(step.value(buffer.value).dtype.bytes(), 4);
-                self.cells.insert(name.clone(), cell);
-                self.footprint.persistent += (buffer.elements.max(1) * 4).next_multiple_of(ALIGNMENT);
-            }
-        }
-    }
-
-    /// Makes the launches of a program.
-    fn lower(
-        &self,
-        step: &StepGraph,
-        nodes: &[Node],
-        planned: &Planned,
-        bases: Bases,
-        launches: &mut Launches,
-    ) -> Result<Placed, ExecFault> {
-        let program = &planned.program;
-        let tensors: Vec<Tensor> = (0..program.buffers.len())
-            .map(|buffer| {
-                let owner = program.owner(buffer);
-                let address = match &program.buffers[owner].place {
-                    Place::Cell(name) => self.cells[name].address,
-                    _ => bases.results + planned.offsets[owner].unwrap_or(0) as u64,
-                };
-                Tensor { address, format: planned.formats[buffer] }
-            })
-            .collect();
-        launches.list.clear();
-        let mut first = 0;
-        for (index, instruction) in program.instructions.iter().enumerate() {
-            if index == program.first_part {
-                first = launches.list.len();
-            }
-            let operand = |buffer: &BufferId| Operand {
-                tensor: tensors[*buffer],
-                value: step.value(program.buffers[*buffer].value),
-            };
-            let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
-            let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
-            let edges = instruction.inputs.iter().chain(&instruction.outputs);
-            let layout =
-                edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
-            let (done, kind) = match instruction.action {
-                Action::Run(node) => {
-                    let call = Call {
-                        op: &nodes[node].op,
-                        layout,
-                        inputs: &inputs,
-                        outputs: &outputs,
-                        arithmetic: self.arithmetic,
-                        tensor_cores: self.device.has_tensor_cores(),
-                        seed: self.seed,
-                        position: bases.position,
-                        culprit: bases.culprit,
-                    };
-                    (dispatch::run(&call, launches), nodes[node].op.kind())
-                }
-                Action::Relayout => {
-                    let last = program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
-                    launches.begin_node();
-                    (dispatch::relayout(last, &inputs[0], &outputs[0], launches), "relayout")
-                }
-            };
-            if !done {
-                return Err(ExecFault::no_kernel(kind));
-            }
-        }
-        if program.first_part >= program.instructions.len() {
-            first = launches.list.len();
-        }
-        let mut all = std::mem::take(&mut launches.list);
-        let rest = all.split_off(first);
-        let parts = [Section { launches: all, graph: None }, Section { launches: rest, graph: None }];
-        Ok(Placed { planned: planned.clone(), tensors, parts })
-    }
-
-    /// Parameters in the order of their names, as the fingerprint takes them.
-    fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<(String, Cell)> {
-        let Some(step) = steps.first() else { return Vec::new() };
-        let mut names: Vec<&String> = step
-            .parameters
-            .iter()
-            .chain(&step.frozen)
-            .map(|parameter| &step.value(parameter.value).name)
-            .filter(|name| self.cells.contains_key(*name))
-            .collect();
-        names.sort();
-        names.into_iter().map(|name| (name.clone(), self.cells[name])).collect()
-    }
-
-    fn prepare_fingerprint(&mut self, keys_at: u64) -> Result<(), ExecFault> {
-        let keys = Keys::new();
-        let bytes: Vec<u8> = keys.0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
-        self.device.upload(keys_at, &bytes)?;
-        let steps: Vec<StepGraph> = self.stages.first().map(|stage| stage.step.clone()).into_iter().collect();
-        let mut launches = Launches::new(0, 0);
-        let mut out = self.fingerprint_memory.0;
-        for (_, cell) in self.fingerprinted(&steps) {
-            let blocks = cell.elements.div_ceil(BLOCK);
-            let arguments =
-                Arguments::new().address(cell.address).size(cell.elements).address(keys_at).address(out);
-            launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
-            out += blocks as u64 * 16;
-        }
-        self.fingerprint.launches = launches.list;
-        Ok(())
     }
 
     /// Records what is run often as graphs.
@@ -303,129 +88,74 @@ impl Engine {
         Ok(())
     }
 
-    fn clear(&mut self, address: u64, bytes: usize) -> Result<(), ExecFault> {
-        if bytes == 0 {
-            return Ok(());
+    /// Runs a part of a training program.
+    fn run(&mut self, stage: usize, part: usize) -> Result<(), ExecFault> {
+        let Self { device, stages, profile, .. } = self;
+        let section = &stages[stage].train.parts[part];
+        let Some(profile) = profile else { return run(&mut **device, section) };
+        for launch in &section.launches {
+            device.synchronise()?;
+            let watch = Stopwatch::start();
+            device.launch(launch)?;
+            device.synchronise()?;
+            let time = profile.entry(launch.name()).or_default();
+            time.calls += 1;
+            time.seconds += watch.seconds();
         }
-        self.device.launch(&Launch::Clear { address, bytes })
+        Ok(())
+    }
+
+    /// A persistent value's first byte, and what it holds.
+    fn place(&self, name: &str) -> Option<(u64, Cell)> {
+        self.blueprint.cells.get(name).map(|cell| (self.bases.persistent + cell.offset as u64, *cell))
     }
 
     /// First values: parameters from their streams, buffers from their declarations, everything else +0.
     fn initialise(&mut self) -> Result<(), ExecFault> {
         let Some(stage) = self.stages.first() else { return Ok(()) };
         let step = &stage.step;
-        let mut first: Vec<(Cell, Vec<f32>)> = Vec::new();
+        let mut first: Vec<(u64, Vec<f32>)> = Vec::new();
         for parameter in step.parameters.iter().chain(&step.frozen) {
             let value = step.value(parameter.value);
-            if let Some(cell) = self.cells.get(&value.name) {
+            if let Some((address, _)) = self.place(&value.name) {
                 let mut target = vec![0.0; value.elements()];
                 let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
                 initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, &mut target);
                 if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
                     target[row * columns..(row + 1) * columns].fill(0.0);
                 }
-                first.push((*cell, target));
+                first.push((address, target));
             }
         }
         for buffer in &step.buffers {
             let value = step.value(buffer.value);
-            if let Some(cell) = self.cells.get(&value.name) {
-                first.push((*cell, vec![buffer.initial; value.elements()]));
+            if let Some((address, _)) = self.place(&value.name) {
+                first.push((address, vec![buffer.initial; value.elements()]));
             }
         }
-        for (cell, values) in first {
-            self.device.upload(cell.address, &float_bytes(&values))?;
+        for (address, values) in first {
+            self.device.upload(address, &float_bytes(&values))?;
         }
         Ok(())
-    }
-
-    /// Sets the learning rate of a group of parameters for the steps that follow; nothing for a group without its own.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
-        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
-        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
-            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate)?;
-        }
-        Ok(())
-    }
-
-    /// Sets the loss scale.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {
-        self.set_scalar(|step| step.scale, scale)
     }
 
     fn set_scalar(&mut self, which: impl Fn(&StepGraph) -> ValueId, value: f32) -> Result<(), ExecFault> {
         let Some(stage) = self.stages.first() else { return Ok(()) };
-        match self.cells.get(&stage.step.value(which(&stage.step)).name) {
+        match self.place(&stage.step.value(which(&stage.step)).name) {
             // A rate is computed with as the decimal that a person wrote; that stands beside it.
-            Some(cell) => {
+            Some((address, _)) => {
                 let mut bytes = [0; 16];
                 bytes[..4].copy_from_slice(&value.to_le_bytes());
                 bytes[8..].copy_from_slice(&decimal(value).to_le_bytes());
-                self.device.upload(cell.address, &bytes)
+                self.device.upload(address, &bytes)
             }
             None => Ok(()),
         }
     }
 
-    /// The loss scale that the next step will use.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn scale(&mut self) -> Result<f32, ExecFault> {
-        let Some(stage) = self.stages.first() else { return Ok(1.0) };
-        let name = stage.step.value(stage.step.scale).name.clone();
-        Ok(self.cell(&name)?.and_then(|cell| cell.floats(1).first().copied()).unwrap_or(1.0))
-    }
-
-    /// A persistent value by name.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
-        let Some(cell) = self.cells.get(name).copied() else { return Ok(None) };
-        let mut bytes = vec![0; cell.elements * 4];
-        self.device.download(cell.address, &mut bytes)?;
-        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
-    }
-
-    /// Overwrites a persistent float value; false when there is no such value or its size differs.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {
-        match self.cells.get(name) {
-            Some(cell) if !cell.integer && cell.elements == values.len() => {
-                self.device.upload(cell.address, &float_bytes(values))?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
     /// Names of every persistent value, sorted.
     pub fn cell_names(&self) -> Vec<String> {
-        self.cells.keys().cloned().collect()
-    }
-
-    /// The step graph of a stage: 0 is the full batch.
-    pub fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
-        self.stages.get(stage).map(|stage| &stage.step)
-    }
-
-    /// The threads, for what the host computes.
-    pub fn threads(&self) -> &Threads {
-        &self.threads
-    }
-
-    /// The instruction set, for what the host computes.
-    pub fn isa(&self) -> Isa {
-        self.isa
+        self.blueprint.cells.keys().cloned().collect()
     }
 
     /// The device.
@@ -435,7 +165,7 @@ impl Engine {
 
     /// What was allocated.
     pub fn footprint(&self) -> Footprint {
-        self.footprint
+        self.blueprint.footprint()
     }
 
     /// Launches of a micro-batch and of an update with full batches.
@@ -446,79 +176,14 @@ impl Engine {
         }
     }
 
-    /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn step(
-        &mut self,
-        stage: usize,
-        micro_batches: &[Batch],
-        number: u64,
-        learning_rate: f32,
-    ) -> Result<StepResult, ExecFault> {
-        self.set_scalar(|step| step.learning_rate, learning_rate)?;
-        self.culprit = None;
-        let scale = self.scale()?;
-        let mut losses = 0.0;
-        for (micro, batch) in micro_batches.iter().enumerate() {
-            self.load(stage, batch, false)?;
-            let position = number * micro_batches.len() as u64 + micro as u64;
-            self.device.upload(self.position, &position.to_le_bytes())?;
-            run(&mut *self.device, &self.stages[stage].train.parts[0])?;
-            losses += self.scalar(stage, |step| Some(step.loss))?;
-        }
-        run(&mut *self.device, &self.stages[stage].train.parts[1])?;
-        let gradient_norm = self.scalar(stage, |step| Some(step.norm))?;
-        let has_scaler = self.stages[stage].step.found.is_some();
-        let skipped = has_scaler && self.scalar(stage, |step| step.found)? != 0.0;
-        if skipped {
-            self.culprit = self.find_culprit(stage)?;
-        }
-        Ok(StepResult { loss: losses / micro_batches.len().max(1) as f32, gradient_norm, scale, skipped })
-    }
-
     /// The name of the parameter whose gradient was the first that is not finite.
     fn find_culprit(&mut self, stage: usize) -> Result<Option<String>, ExecFault> {
         let mut bytes = [0; 4];
-        self.device.download(self.culprit_address, &mut bytes)?;
+        self.device.download(self.bases.culprit(), &mut bytes)?;
         let step = &self.stages[stage].step;
         let parameter =
             usize::try_from(i32::from_le_bytes(bytes)).ok().and_then(|at| step.parameters.get(at));
         Ok(parameter.map(|parameter| step.value(parameter.value).name.clone()))
-    }
-
-    /// The digest of all parameters, made where they live: see `docs/numerics.md`.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
-        run(&mut *self.device, &self.fingerprint)?;
-        let mut bytes = vec![0; self.fingerprint_memory.1];
-        self.device.download(self.fingerprint_memory.0, &mut bytes)?;
-        Ok(Digest::of_bytes(&bytes))
-    }
-
-    /// The model's answers for a batch, in evaluation form.
-    ///
-    /// # Errors
-    /// The device's own.
-    pub fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
-        self.load(0, batch, true)?;
-        run(&mut *self.device, &self.stages[0].evaluation.parts[0])?;
-        let stage = &self.stages[0];
-        let value = stage.step.evaluation_prediction;
-        let found = stage.evaluation.tensor_of(value);
-        let elements = stage.step.value(value).elements();
-        match found {
-            Some(tensor) => read_floats(&mut *self.device, tensor, elements),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// The name of the first gradient that was not finite in the last step, if one was.
-    pub fn first_non_finite_gradient(&self) -> Option<String> {
-        self.culprit.clone()
     }
 
     fn scalar(
@@ -551,21 +216,139 @@ impl Engine {
     }
 }
 
-impl Placed {
-    fn tensor_of(&self, value: ValueId) -> Option<Tensor> {
-        self.planned.program.buffer_of(value).map(|buffer| self.tensors[buffer])
+impl Backend for Engine {
+    fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
+        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
+        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
+            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate)?;
+        }
+        Ok(())
+    }
+
+    fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {
+        self.set_scalar(|step| step.scale, scale)
+    }
+
+    fn scale(&mut self) -> Result<f32, ExecFault> {
+        let Some(stage) = self.stages.first() else { return Ok(1.0) };
+        let name = stage.step.value(stage.step.scale).name.clone();
+        Ok(self.cell(&name)?.and_then(|cell| cell.floats(1).first().copied()).unwrap_or(1.0))
+    }
+
+    fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
+        let Some((address, cell)) = self.place(name) else { return Ok(None) };
+        let mut bytes = vec![0; cell.elements * 4];
+        self.device.download(address, &mut bytes)?;
+        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
+    }
+
+    fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {
+        match self.place(name) {
+            Some((address, cell)) if !cell.integer && cell.elements == values.len() => {
+                self.device.upload(address, &float_bytes(values))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
+        self.stages.get(stage).map(|stage| &stage.step)
+    }
+
+    fn device_use(&self) -> Option<DeviceUse> {
+        let planned = self.footprint().total() as u64 + super::CONTEXT;
+        let in_use = self.device.memory_in_use().map_or(0, |(in_use, _)| in_use);
+        let launches = self.launches().iter().map(|part| part.len()).sum();
+        Some(DeviceUse { planned, in_use, launches })
+    }
+
+    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+        std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
+    }
+
+    fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    fn step(
+        &mut self,
+        stage: usize,
+        micro_batches: &[Batch],
+        number: u64,
+        learning_rate: f32,
+    ) -> Result<StepResult, ExecFault> {
+        self.set_scalar(|step| step.learning_rate, learning_rate)?;
+        self.culprit = None;
+        let scale = self.scale()?;
+        let mut losses = 0.0;
+        for (micro, batch) in micro_batches.iter().enumerate() {
+            self.load(stage, batch, false)?;
+            let position = number * micro_batches.len() as u64 + micro as u64;
+            self.device.upload(self.bases.position(), &position.to_le_bytes())?;
+            self.run(stage, 0)?;
+            losses += self.scalar(stage, |step| Some(step.loss))?;
+        }
+        self.run(stage, 1)?;
+        let gradient_norm = self.scalar(stage, |step| Some(step.norm))?;
+        let has_scaler = self.stages[stage].step.found.is_some();
+        let skipped = has_scaler && self.scalar(stage, |step| step.found)? != 0.0;
+        if skipped {
+            self.culprit = self.find_culprit(stage)?;
+        }
+        Ok(StepResult { loss: losses / micro_batches.len().max(1) as f32, gradient_norm, scale, skipped })
+    }
+
+    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
+        run(&mut *self.device, &self.fingerprint)?;
+        let mut bytes = vec![0; self.blueprint.sums];
+        self.device.download(self.bases.sums(), &mut bytes)?;
+        Ok(Digest::of_bytes(&bytes))
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
+        self.load(0, batch, true)?;
+        run(&mut *self.device, &self.stages[0].evaluation.parts[0])?;
+        let stage = &self.stages[0];
+        let value = stage.step.evaluation_prediction;
+        let found = stage.evaluation.tensor_of(value);
+        let elements = stage.step.value(value).elements();
+        match found {
+            Some(tensor) => read_floats(&mut *self.device, tensor, elements),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn first_non_finite_gradient(&self) -> Option<String> {
+        self.culprit.clone()
     }
 }
 
-/// Plans the two programs of a step graph.
-fn plan(step: &StepGraph) -> (Vec<Node>, Planned, Planned) {
-    let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
-    let mut keep = vec![step.loss, step.norm];
-    keep.extend(step.found);
-    let train = Planned::new(&nodes, &step.values, step.micro.len(), &keep);
-    let last = [step.evaluation_prediction];
-    let evaluation = Planned::new(&step.evaluation, &step.values, step.evaluation.len(), &last);
-    (nodes, train, evaluation)
+/// Puts the fingerprint's keys on the device and makes its launches: one for each parameter, in the order of their names.
+fn fingerprint(
+    blueprint: &Blueprint,
+    steps: &[StepGraph],
+    bases: Bases,
+    device: &mut dyn Device,
+) -> Result<Section, ExecFault> {
+    let keys = Keys::new();
+    let bytes: Vec<u8> = keys.0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
+    device.upload(bases.keys(), &bytes)?;
+    let mut launches = Launches::new(0, 0);
+    let mut out = bases.sums();
+    for cell in blueprint.fingerprinted(steps) {
+        let blocks = cell.elements.div_ceil(BLOCK);
+        let values = bases.persistent + cell.offset as u64;
+        let arguments =
+            Arguments::new().address(values).size(cell.elements).address(bases.keys()).address(out);
+        launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
+        out += blocks as u64 * 16;
+    }
+    Ok(Section { launches: launches.list, graph: None })
 }
 
 fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {

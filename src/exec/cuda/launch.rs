@@ -25,7 +25,7 @@ impl Tensor {
 }
 
 /// The number that kernels know a format by; see `common.cuh`.
-fn number(format: DType) -> i32 {
+pub(super) fn number(format: DType) -> i32 {
     match format {
         DType::F32 => 0,
         DType::F16 => 1,
@@ -160,6 +160,17 @@ pub enum Launch {
         /// How many.
         bytes: usize,
     },
+}
+
+impl Launch {
+    /// The kernel's name, or what is done in its place.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kernel { name, .. } => name,
+            Self::Product(_) => "library product",
+            Self::Clear { .. } => "clear",
+        }
+    }
 }
 
 /// Largest number of blocks along y and z.

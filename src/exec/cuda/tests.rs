@@ -2,10 +2,20 @@
 //!
 //! All run on the emulated device, and on the real one where the feature `cuda` is on and a device is there.
 
+mod arithmetic;
+mod attention;
 mod cases;
 mod image;
 mod linear;
+mod memory;
+mod pointwise;
+mod rows;
 mod samples;
+mod sequence;
+mod shape;
+#[cfg(feature = "cuda")]
+mod shared;
+mod update;
 
 use super::device::Device;
 use super::dispatch::{self, Arithmetic, Call, Operand};
@@ -22,7 +32,11 @@ use crate::graph::{DType, Op, Role, Value};
 
 /// The devices that tests run on: none where there is neither a GPU nor a C++ compiler.
 fn devices() -> Vec<Box<dyn Device>> {
-    Emulated::open().map(|device| Box::new(device) as Box<dyn Device>).into_iter().collect()
+    let mut found: Vec<Box<dyn Device>> = Vec::new();
+    found.extend(Emulated::open().map(|device| Box::new(device) as Box<dyn Device>));
+    #[cfg(feature = "cuda")]
+    found.extend(shared::open().map(|device| Box::new(device) as Box<dyn Device>));
+    found
 }
 
 fn threads() -> Threads {
@@ -136,7 +150,7 @@ impl Case {
             inputs: &ins,
             outputs: &outs,
             arithmetic,
-            tensor_cores: false,
+            tensor_cores: device.has_tensor_cores(),
             seed: 42,
             position,
             culprit: position + 128,
@@ -194,16 +208,21 @@ fn as_operands<'a>(edges: &[(Tensor, &'a Value)]) -> Vec<Operand<'a>> {
     edges.iter().map(|(tensor, value)| Operand { tensor: *tensor, value }).collect()
 }
 
-/// Makes the launches of a node twice, as the engine does, and runs them.
+/// Makes the launches of a node and runs them; `None` when it has no kernel.
 fn launch(device: &mut dyn Device, call: &Call<'_>) -> Option<()> {
+    launch_all(device, |launches| dispatch::run(call, launches))
+}
+
+/// Makes launches twice, as the engine does, and runs them.
+fn launch_all(device: &mut dyn Device, make: impl Fn(&mut Launches) -> bool) -> Option<()> {
     let mut probe = Launches::new(0, 0);
-    if !dispatch::run(call, &mut probe) {
+    if !make(&mut probe) {
         return None;
     }
     let scratch = device.allocate(probe.scratch_bytes().max(1)).expect("memory");
     let constants = device.allocate(probe.constant_bytes.len().max(1)).expect("memory");
     let mut launches = Launches::new(scratch, constants);
-    assert!(dispatch::run(call, &mut launches));
+    assert!(make(&mut launches));
     assert_eq!(probe.scratch_bytes(), launches.scratch_bytes(), "scratch does not depend on addresses");
     device.upload(constants, &launches.constant_bytes).expect("an upload");
     launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));

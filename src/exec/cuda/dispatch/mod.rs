@@ -75,7 +75,7 @@ pub struct Call<'a> {
     pub outputs: &'a [Operand<'a>],
     /// How products are made.
     pub arithmetic: Arithmetic,
-    /// Whether the device has tensor cores that kernels of ours may use; the emulated one has none.
+    /// Whether the device has tensor cores that kernels of ours may use; the emulated one emulates them.
     pub tensor_cores: bool,
     /// The run's seed.
     pub seed: u64,

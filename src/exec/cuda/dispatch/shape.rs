@@ -1,16 +1,144 @@
 //! Ops that move elements without changing them.
+//!
+//! A permutation of axes is, once neighbours that stay together are joined, a copy of rows or a transposition of tiles, with the
+//! other axes around it. Tables of axes for kernels are made here for the other families too.
 
 use super::{Call, Operand};
-use crate::exec::cuda::launch::Launches;
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::graph::Op;
 
-/// The launches of a node of this family; false where there is no kernel yet.
-pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
-    let _ = (call, launches);
-    false
+/// An axis of an index space: its length, and the distance of neighbours on it in two tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Axis {
+    pub(super) extent: usize,
+    pub(super) strides: [usize; 2],
 }
 
-/// Copies a (N, C, H, W) value into the other memory layout; false where there is no kernel yet.
+/// As few axes as possible, in order: those of one element are left out, and neighbours that are one run in both tensors joined.
+pub(super) fn joined(axes: Vec<Axis>) -> Vec<Axis> {
+    let mut found: Vec<Axis> = Vec::new();
+    for axis in axes.into_iter().filter(|axis| axis.extent != 1) {
+        match found.last_mut() {
+            Some(outer) if (0..2).all(|at| outer.strides[at] == axis.strides[at] * axis.extent) => {
+                *outer = Axis { extent: outer.extent * axis.extent, strides: axis.strides };
+            }
+            _ => found.push(axis),
+        }
+    }
+    found
+}
+
+/// The axes as kernels read them: `struct Axis` in `wide.cuh`.
+pub(super) fn table(axes: &[Axis]) -> Vec<u8> {
+    let words = axes.iter().flat_map(|axis| [axis.extent, axis.strides[0], axis.strides[1]]);
+    words.flat_map(|word| (word as u64).to_le_bytes()).collect()
+}
+
+/// The distance of neighbours on each axis of a row-major tensor.
+pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut found = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        found[axis - 1] = found[axis] * shape[axis];
+    }
+    found
+}
+
+/// The launches of a node of this family; false where there is no kernel.
+pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
+    let ([x, ..], [y, ..]) = (call.inputs, call.outputs) else { return false };
+    match call.op {
+        Op::Transpose { axes } => {
+            let (from, to) = (strides(x.shape()), strides(y.shape()));
+            let moved = axes
+                .iter()
+                .zip(to)
+                .map(|(axis, to)| Axis { extent: x.shape()[*axis], strides: [from[*axis], to] });
+            permute(x.tensor, y.tensor, moved.collect(), launches);
+        }
+        Op::Concatenate { axis } => {
+            let (outer, inner) = around(y.shape(), *axis);
+            let whole = y.shape()[*axis] * inner;
+            let mut start = 0;
+            for part in call.inputs {
+                let row = part.shape()[*axis] * inner;
+                copy([outer, row], (part.tensor, 0, row), (y.tensor, start, whole), launches);
+                start += row;
+            }
+        }
+        Op::Slice { axis, start } => {
+            let (outer, inner) = around(x.shape(), *axis);
+            let row = y.shape()[*axis] * inner;
+            let from = (x.tensor, start * inner, x.shape()[*axis] * inner);
+            copy([outer, row], from, (y.tensor, 0, row), launches);
+        }
+        Op::SliceBackward { axis, start } => {
+            let inner = around(y.shape(), *axis).1;
+            let (whole, row, elements) = (y.shape()[*axis] * inner, x.shape()[*axis] * inner, y.elements());
+            let arguments = Arguments::new().tensor(x.tensor).tensor(y.tensor).size(elements);
+            let arguments = arguments.size(whole).size(start * inner).size(row);
+            super::pointwise::eights(launches, "pad", elements, arguments);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Elements before and after an axis.
+fn around(shape: &[usize], axis: usize) -> (usize, usize) {
+    (shape[..axis].iter().product(), shape[axis + 1..].iter().product())
+}
+
+/// Copies rows; of both sides the memory, the first element and the distance of rows.
+fn copy(
+    [rows, row]: [usize; 2],
+    from: (Tensor, usize, usize),
+    to: (Tensor, usize, usize),
+    launches: &mut Launches,
+) {
+    let elements = rows * row;
+    let arguments = Arguments::new().tensor(from.0).size(from.1).size(from.2);
+    let arguments = arguments.tensor(to.0).size(to.1).size(to.2).size(row).size(elements);
+    super::pointwise::eights(launches, "copy_rows", elements, arguments);
+}
+
+/// Side of the tiles that go through shared memory.
+const TILE: usize = 32;
+
+/// Copies an index space, whose axes are in the order of y and have strides in x and in y.
+fn permute(x: Tensor, y: Tensor, axes: Vec<Axis>, launches: &mut Launches) {
+    let elements: usize = axes.iter().map(|axis| axis.extent).product();
+    let mut axes = joined(axes);
+    let fast = axes.pop().unwrap_or(Axis { extent: 1, strides: [1, 1] });
+    let Some(slow) = axes.iter().position(|axis| axis.strides[0] == 1).filter(|_| fast.strides[0] != 1)
+    else {
+        let outer = launches.constant(&table(&axes));
+        let arguments = Arguments::new().tensor(x).tensor(y).size(elements).size(fast.extent);
+        let arguments = arguments.size(fast.strides[0]).address(outer).int(axes.len() as i32);
+        super::pointwise::eights(launches, "gather_rows", elements, arguments);
+        return;
+    };
+    let slow = axes.remove(slow);
+    let batch: usize = axes.iter().map(|axis| axis.extent).product();
+    let tiles = [slow, fast].map(|axis| axis.extent.div_ceil(TILE));
+    let outer = launches.constant(&table(&axes));
+    let arguments = Arguments::new().tensor(x).tensor(y).size(slow.extent).size(fast.extent);
+    let arguments = arguments.size(fast.strides[0]).size(slow.strides[1]).size(tiles[0]).size(tiles[1]);
+    let arguments = arguments.address(outer).int(axes.len() as i32);
+    launches.kernel("transpose_tiles", [tiles[0] * tiles[1] * batch, 1, 1], 256, arguments);
+}
+
+/// Copies a (N, C, H, W) value into the other memory layout; false where there is no kernel.
 pub fn relayout(to_last: bool, from: &Operand<'_>, to: &Operand<'_>, launches: &mut Launches) -> bool {
-    let _ = (to_last, from, to, launches);
-    false
+    let [images, channels, height, width] = *from.shape() else { return false };
+    let pixels = height * width;
+    let image = Axis { extent: images, strides: [channels * pixels; 2] };
+    let axes = if to_last {
+        let channel = Axis { extent: channels, strides: [pixels, 1] };
+        vec![image, Axis { extent: pixels, strides: [1, channels] }, channel]
+    } else {
+        let pixel = Axis { extent: pixels, strides: [channels, 1] };
+        vec![image, Axis { extent: channels, strides: [1, pixels] }, pixel]
+    };
+    permute(from.tensor, to.tensor, axes, launches);
+    true
 }

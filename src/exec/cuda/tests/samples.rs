@@ -3,6 +3,7 @@
 use super::super::engine::Engine;
 use super::*;
 use crate::autodiff::samples::{self, Sample};
+use crate::exec::backend::Backend as _;
 use crate::exec::cpu::engine as on_cpu;
 use crate::exec::cpu::engine::Batch;
 use crate::exec::program::{Action, Place, Program};
@@ -29,7 +30,7 @@ fn batch(sample: &Sample, number: u64) -> Batch {
 }
 
 /// The samples in the policies that there are.
-fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
+pub(super) fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
     let policies: [(&str, Policy); 4] = [
         ("amp-fp16", samples::amp(Format::F16)),
         ("amp-bf16", samples::amp(Format::Bf16)),
@@ -122,12 +123,8 @@ fn relaid(device: &mut dyn Device, to_last: bool, from: &(Value, Buffer)) -> Opt
         Tensor { address, format: value.dtype }
     });
     device.upload(source.address, &to_bytes(buffer, value.dtype)).expect("an upload");
-    let mut launches = Launches::new(0, 0);
     let operands = [source, target].map(|tensor| Operand { tensor, value });
-    if !dispatch::relayout(to_last, &operands[0], &operands[1], &mut launches) {
-        return None;
-    }
-    launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
+    launch_all(device, |launches| dispatch::relayout(to_last, &operands[0], &operands[1], launches))?;
     Some(from_device(device, target, value))
 }
 
@@ -169,10 +166,9 @@ fn every_instruction_of_every_sample_has_the_bits_of_the_cpu() {
 
 #[test]
 fn whole_steps_have_the_bits_of_the_cpu() {
-    for device in devices() {
-        drop(device);
+    for index in 0..devices().len() {
         for (name, sample, step) in sample_steps() {
-            let device = devices().pop().expect("it was there");
+            let device = devices().swap_remove(index);
             let opened =
                 Engine::new(vec![step.clone()], 42, device, Arithmetic::Portable, threads(), Isa::detect());
             let mut engine = opened.unwrap_or_else(|fault| panic!("{name}: {}", fault.message));

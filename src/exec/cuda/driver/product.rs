@@ -1,0 +1,229 @@
+//! Matrix products by cuBLAS, with everything fixed that can change a bit: workspace, math mode, atomics, algorithm.
+//!
+//! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
+
+use super::fault;
+use crate::exec::cuda::launch::{Matrix, Product};
+use crate::exec::fault::ExecFault;
+use crate::graph::DType;
+use cudarc::cublas::{CudaBlas, result as blas, sys};
+use cudarc::driver::result;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// Bytes of workspace: what cuBLAS itself takes on Hopper. Its size takes part in the choice of the algorithm, so it is fixed.
+const WORKSPACE: usize = 32 << 20;
+
+/// cuBLAS, set up.
+pub(super) struct Products {
+    handle: Arc<CudaBlas>,
+}
+
+fn failed(doing: &str, error: blas::CublasError) -> ExecFault {
+    ExecFault::device(format!("{doing}: cuBLAS says {:?}", error.0))
+        .help("`amp env` says which cuBLAS was found")
+}
+
+impl Products {
+    /// Sets up the handle; its stream is set already. Returns the workspace, which must live as long as the handle.
+    ///
+    /// # Errors
+    /// Too little memory, or the library's own.
+    pub fn new(handle: Arc<CudaBlas>) -> Result<(u64, Self), ExecFault> {
+        // SAFETY: the caller frees it after the handle.
+        let workspace = unsafe { result::malloc_sync(WORKSPACE) }
+            .map_err(|error| fault("allocating cuBLAS's workspace", error))?;
+        let raw = *handle.handle();
+        let reductions = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+        // SAFETY: the handle lives; the workspace is device memory of this size.
+        let done = unsafe {
+            // The default mode with this flag: no tf32 but where a product asks for it, no sums in f16 or bf16.
+            sys::cublasSetMathMode(raw, reductions)
+                .result()
+                .and_then(|()| {
+                    sys::cublasSetAtomicsMode(raw, sys::cublasAtomicsMode_t::CUBLAS_ATOMICS_NOT_ALLOWED)
+                        .result()
+                })
+                .and_then(|()| sys::cublasSetWorkspace_v2(raw, workspace as *mut _, WORKSPACE).result())
+        };
+        done.map_err(|error| failed("setting up cuBLAS", error))?;
+        Ok((workspace, Self { handle }))
+    }
+
+    /// Begins a product on the handle's stream.
+    ///
+    /// # Errors
+    /// Sizes beyond 32 bits, formats that it does not know, or the library's own.
+    pub fn enqueue(&self, product: &Product) -> Result<(), ExecFault> {
+        let call = Call::new(product)?;
+        let raw = *self.handle.handle();
+        let Product { a, b, y, alpha, beta, .. } = product;
+        let (alpha, beta) = ((&raw const *alpha).cast(), (&raw const *beta).cast());
+        let [x_at, w_at, y_at] = [b, a, y].map(|matrix| matrix.tensor.address);
+        let algorithm = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
+        // SAFETY: the addresses are of allocations of this device that hold the matrices; the factors are read before the return, since
+        // the handle's pointers are to the host.
+        let done = unsafe {
+            if call.batch == 1 {
+                blas::gemm_ex(
+                    raw,
+                    call.first,
+                    call.second,
+                    call.m,
+                    call.n,
+                    call.k,
+                    alpha,
+                    x_at as *const _,
+                    call.operands,
+                    call.strides[0],
+                    w_at as *const _,
+                    call.operands,
+                    call.strides[1],
+                    beta,
+                    y_at as *mut _,
+                    call.result,
+                    call.strides[2],
+                    call.compute,
+                    algorithm,
+                )
+            } else {
+                blas::gemm_strided_batched_ex(
+                    raw,
+                    call.first,
+                    call.second,
+                    call.m,
+                    call.n,
+                    call.k,
+                    alpha,
+                    x_at as *const _,
+                    call.operands,
+                    call.strides[0],
+                    call.steps[0],
+                    w_at as *const _,
+                    call.operands,
+                    call.strides[1],
+                    call.steps[1],
+                    beta,
+                    y_at as *mut _,
+                    call.result,
+                    call.strides[2],
+                    call.steps[2],
+                    call.batch,
+                    call.compute,
+                    algorithm,
+                )
+            }
+        };
+        done.map_err(|error| {
+            let Product { rows, columns, depth, batch, .. } = product;
+            let format = a.tensor.format;
+            failed(
+                &format!("the product of {batch} × {rows}×{depth} and {depth}×{columns} in {format:?}"),
+                error,
+            )
+        })
+    }
+}
+
+/// A product as cuBLAS wants it. Its matrices are column-major, and a row-major matrix is the transposed one in its eyes; so it is asked
+/// for yᵀ = bᵀ·aᵀ, with b as the first operand, the columns of y as m and its rows as n.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Call {
+    first: sys::cublasOperation_t,
+    second: sys::cublasOperation_t,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    batch: c_int,
+    /// Leading dimensions of the first operand, the second and the result.
+    strides: [c_int; 3],
+    /// Elements between matrices of a batch, in the same order.
+    steps: [i64; 3],
+    operands: sys::cudaDataType,
+    result: sys::cudaDataType,
+    compute: sys::cublasComputeType_t,
+}
+
+impl Call {
+    fn new(product: &Product) -> Result<Self, ExecFault> {
+        let Product { a, b, y, rows, columns, depth, batch, .. } = product;
+        let small = |size: usize| {
+            c_int::try_from(size).map_err(|_| {
+                ExecFault::device(format!("a matrix product has a side of {size}, expected less than 2³¹"))
+                    .help("make `data batch` smaller")
+            })
+        };
+        let operation = |matrix: &Matrix| match matrix.transposed {
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+        };
+        let compute = match a.tensor.format {
+            DType::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
+        // A row of one element may have any distance to the next.
+        let leading = |matrix: &Matrix| small(matrix.stride.max(1));
+        Ok(Self {
+            first: operation(b),
+            second: operation(a),
+            m: small(*columns)?,
+            n: small(*rows)?,
+            k: small(*depth)?,
+            batch: small(*batch)?,
+            strides: [leading(b)?, leading(a)?, leading(y)?],
+            steps: [b, a, y].map(|matrix| matrix.batch_stride as i64),
+            operands: data_type(a.tensor.format)?,
+            result: data_type(y.tensor.format)?,
+            compute,
+        })
+    }
+}
+
+fn data_type(format: DType) -> Result<sys::cudaDataType, ExecFault> {
+    match format {
+        DType::F32 | DType::Tf32 => Ok(sys::cudaDataType::CUDA_R_32F),
+        DType::F16 => Ok(sys::cudaDataType::CUDA_R_16F),
+        DType::Bf16 => Ok(sys::cudaDataType::CUDA_R_16BF),
+        DType::I32 => Err(ExecFault::device("a matrix product of integers, expected a float format")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::cuda::launch::Tensor;
+
+    fn matrix(format: DType, stride: usize, transposed: bool) -> Matrix {
+        Matrix { tensor: Tensor { address: 256, format }, stride, transposed, batch_stride: stride * 7 }
+    }
+
+    #[test]
+    fn a_row_major_product_is_the_transposed_column_major_one() {
+        // y (2×3) = a (2×5) · bᵀ, where memory of b is 3×5.
+        let product = Product {
+            a: matrix(DType::Bf16, 5, false),
+            b: matrix(DType::Bf16, 6, true),
+            y: matrix(DType::F32, 4, false),
+            rows: 2,
+            columns: 3,
+            depth: 5,
+            batch: 1,
+            alpha: 1.0,
+            beta: 0.0,
+        };
+        let call = Call::new(&product).expect("small sizes");
+        assert_eq!((call.m, call.n, call.k), (3, 2, 5));
+        assert_eq!(call.first, sys::cublasOperation_t::CUBLAS_OP_T);
+        assert_eq!(call.second, sys::cublasOperation_t::CUBLAS_OP_N);
+        assert_eq!((call.strides, call.steps), ([6, 5, 4], [42, 35, 28]));
+        assert_eq!(call.compute, sys::cublasComputeType_t::CUBLAS_COMPUTE_32F);
+        assert_eq!(call.operands, sys::cudaDataType::CUDA_R_16BF);
+        assert_eq!(call.result, sys::cudaDataType::CUDA_R_32F);
+        let tf32 = Product { a: matrix(DType::Tf32, 5, false), b: matrix(DType::Tf32, 6, true), ..product };
+        let call = Call::new(&tf32).expect("small sizes");
+        assert_eq!(call.compute, sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32);
+        assert_eq!(call.operands, sys::cudaDataType::CUDA_R_32F);
+        let large = Product { depth: 1 << 31, ..product };
+        assert!(Call::new(&large).expect_err("too large").message.contains("2147483648"));
+    }
+}

@@ -1,0 +1,75 @@
+// Ops that move elements: rows to other places, eight elements to a thread, and tiles through shared memory.
+#include "wide.cuh"
+
+// y[y_start + r·y_stride + c] = x[x_start + r·x_stride + c] for rows of `row` elements; n in all.
+KERNEL(copy_rows, Tensor x, i64 x_start, i64 x_stride, Tensor y, i64 y_start, i64 y_stride, i64 row, i64 n) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    if ((row | x_start | x_stride | y_start | y_stride) % 8 == 0) {
+        Division at = divide(first, row);
+        float values[8];
+        load_eight(x, x_start + at.quotient * x_stride + at.remainder, values);
+        store_eight(y, y_start + at.quotient * y_stride + at.remainder, values);
+        return;
+    }
+    for (i64 i = first; i < n && i < first + 8; i++) {
+        Division at = divide(i, row);
+        store(y, y_start + at.quotient * y_stride + at.remainder, load(x, x_start + at.quotient * x_stride + at.remainder));
+    }
+}
+
+// y = x in its place on an axis, +0 around it: of the `whole` elements of a row of y those from `start` on are a row of x.
+KERNEL(pad, Tensor x, Tensor y, i64 n, i64 whole, i64 start, i64 row) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    if ((whole | start | row) % 8 == 0) {
+        Division at = divide(first, whole);
+        i64 column = at.remainder - start;
+        float values[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        if (column >= 0 && column < row) load_eight(x, at.quotient * row + column, values);
+        store_eight(y, first, values);
+        return;
+    }
+    for (i64 i = first; i < n && i < first + 8; i++) {
+        Division at = divide(i, whole);
+        i64 column = at.remainder - start;
+        store(y, i, column >= 0 && column < row ? load(x, at.quotient * row + column) : 0.0f);
+    }
+}
+
+// y = the rows of x, whose elements are `stride` apart, in the order of `axes`.
+KERNEL(gather_rows, Tensor x, Tensor y, i64 n, i64 row, i64 stride, const Axis* axes, int count) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    if (row % 8 == 0 && stride == 1) {
+        Division at = divide(first, row);
+        float values[8];
+        load_eight(x, place_of(at.quotient, axes, count).a + at.remainder, values);
+        store_eight(y, first, values);
+        return;
+    }
+    for (i64 i = first; i < n && i < first + 8; i++) {
+        Division at = divide(i, row);
+        store(y, i, load(x, place_of(at.quotient, axes, count).a + at.remainder * stride));
+    }
+}
+
+// y[…, s, …, f] = x[…, f, …, s]: tiles of 32 × 32 of the axis that is fastest in x (`slow` in y) and the one that is fastest in
+// y. A block of 256 threads has one tile: 32 neighbours at a time on both sides.
+KERNEL(transpose_tiles, Tensor x, Tensor y, i64 slow, i64 fast, i64 x_stride, i64 y_stride, i64 slow_tiles, i64 fast_tiles,
+       const Axis* axes, int count) {
+    __shared__ float tile[32][33];
+    Division by_fast = divide((i64)blockIdx.x, fast_tiles), by_slow = divide(by_fast.quotient, slow_tiles);
+    Place start = place_of(by_slow.quotient, axes, count);
+    i64 first_slow = by_slow.remainder * 32, first_fast = by_fast.remainder * 32;
+    int lane = (int)threadIdx.x % 32, line = (int)threadIdx.x / 32;
+    for (int row = line; row < 32; row += 8) {
+        i64 s = first_slow + lane, f = first_fast + row;
+        if (s < slow && f < fast) tile[row][lane] = load(x, start.a + f * x_stride + s);
+    }
+    __syncthreads();
+    for (int row = line; row < 32; row += 8) {
+        i64 s = first_slow + row, f = first_fast + lane;
+        if (s < slow && f < fast) store(y, start.b + s * y_stride + f, tile[lane][row]);
+    }
+}

@@ -1,0 +1,277 @@
+// From scaled gradients to new parameters, and the fingerprint: see src/exec/reference/update.rs, scaler.rs, fingerprint.rs.
+#include "arithmetic.cuh"
+#include "wide.cuh"
+
+// sum = sum + x, in place.
+KERNEL(accumulate, Tensor x, Tensor sum, i64 n) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    float values[8], sums[8];
+    load_up_to_eight(x, first, n, values);
+    load_up_to_eight(sum, first, n, sums);
+#pragma unroll
+    for (int k = 0; k < 8; k++) sums[k] = sums[k] + values[k];
+    store_up_to_eight(sum, first, n, sums);
+}
+
+// A tensor among many that one launch works on; its blocks begin at number `first_block`.
+struct Entry {
+    u64 address;
+    i64 format;
+    i64 elements;
+    i64 first_block;
+};
+
+// The last entry that begins at this block or before.
+static __device__ inline int entry_of(const Entry* entries, int count, i64 block) {
+    int low = 0, high = count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (entries[middle].first_block <= block) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static __device__ inline Tensor tensor_of(const Entry& entry) { return {(void*)entry.address, (int)entry.format, 0}; }
+
+KERNEL(unscale_begin, int* culprit) {
+    if (thread_number() == 0) *culprit = 0x7fffffff;
+}
+
+// g *= 1 / scale for every gradient; `culprit` becomes the number of the first one with an element that is not finite. A block of
+// 256 threads has 8192 elements.
+KERNEL(unscale, Tensor scale, const Entry* entries, int count, int* culprit) {
+    __shared__ int found;
+    i64 block = blockIdx.x;
+    int number = entry_of(entries, count, block);
+    Entry entry = entries[number];
+    Tensor gradient = tensor_of(entry);
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    float inverse = (float)(1.0 / (double)load(scale, 0));
+    bool mine = false;
+    i64 first = ((block - entry.first_block) * 1024 + threadIdx.x) * 8;
+#pragma unroll 1
+    for (int pass = 0; pass < 4; pass++, first += 256 * 8) {
+        if (first >= entry.elements) continue;
+        float values[8];
+        load_up_to_eight(gradient, first, entry.elements, values);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            mine = mine || (bits_of(values[k]) & 0x7f800000u) == 0x7f800000u;
+            values[k] = values[k] * inverse;
+        }
+        store_up_to_eight(gradient, first, entry.elements, values);
+    }
+    if (mine) found = 1;
+    __syncthreads();
+    if (threadIdx.x == 0 && found != 0) atomicMin(culprit, number);
+}
+
+KERNEL(unscale_end, const int* culprit, Tensor found) {
+    if (thread_number() == 0) store(found, 0, *culprit != 0x7fffffff ? 1.0f : 0.0f);
+}
+
+// The sum of up to 4096 squares, or values, by 16 neighbouring threads; all threads of the block call it together.
+static __device__ inline float square_or_value(Tensor x, i64 i, bool square) {
+    float value = load(x, i);
+    return square ? value * value : value;
+}
+
+static __device__ inline float sum_of_block(Tensor x, i64 first, i64 count, bool square) {
+    float lane = 0.0f;
+    i64 i = threadIdx.x % 16;
+    for (; i + 7 * 16 < count; i += 8 * 16) {
+        float values[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) values[k] = square_or_value(x, first + i + k * 16, square);
+#pragma unroll
+        for (int k = 0; k < 8; k++) lane += values[k];
+    }
+    for (; i < count; i += 16) lane += square_or_value(x, first + i, square);
+    return tree16(lane);
+}
+
+static __device__ inline i64 at_most(i64 a, i64 b) { return a < b ? a : b; }
+
+// sums[first_block + b] = the sum of the squares of block b of 4096 elements of a tensor: 16 blocks of it to a block of threads.
+KERNEL(norm_blocks, const Entry* entries, int count, i64 blocks, float* sums) {
+    i64 block = (i64)blockIdx.x * 16 + threadIdx.x / 16;
+    bool there = block < blocks;
+    Entry entry = entries[there ? entry_of(entries, count, block) : 0];
+    i64 first = there ? (block - entry.first_block) * 4096 : 0;
+    i64 size = there ? at_most(entry.elements - first, 4096) : 0;
+    float sum = sum_of_block(tensor_of(entry), first, size, true);
+    if (there && threadIdx.x % 16 == 0) sums[block] = sum;
+}
+
+// The sum of a vector by a block of 256 threads, once for each 16 of them; up to 4096 blocks of 4096.
+static __device__ inline float sum_of_vector(const float* values, i64 n, float* blocks) {
+    Tensor x = {(void*)values, F32, 0};
+    int group = (int)threadIdx.x / 16;
+    if (n <= 4096) return sum_of_block(x, 0, n, false);
+    i64 count = (n + 4095) / 4096;
+    for (i64 start = 0; start < count; start += 16) {
+        i64 block = start + group, first = block * 4096;
+        i64 size = block < count ? at_most(n - first, 4096) : 0;
+        float sum = sum_of_block(x, first, size, false);
+        if (block < count && threadIdx.x % 16 == 0) blocks[block] = sum;
+    }
+    __syncthreads();
+    return sum_of_block({blocks, F32, 0}, 0, count, false);
+}
+
+// squares[t] = the sum of the squares of tensor t, from the sums of its blocks.
+KERNEL(norm_tensors, const Entry* entries, const float* sums, float* squares) {
+    __shared__ float blocks[4096];
+    Entry entry = entries[blockIdx.x];
+    float sum = sum_of_vector(sums + entry.first_block, (entry.elements + 4095) / 4096, blocks);
+    if (threadIdx.x == 0) squares[blockIdx.x] = sum;
+}
+
+KERNEL(norm_end, const float* squares, i64 count, Tensor norm) {
+    __shared__ float blocks[4096];
+    float sum = sum_of_vector(squares, count, blocks);
+    if (threadIdx.x == 0) store(norm, 0, sqrtf(sum));
+}
+
+KERNEL(clip_coefficient, Tensor norm, float max_norm, Tensor y) {
+    if (thread_number() != 0) return;
+    float coefficient = max_norm / (load(norm, 0) + 1e-6f);
+    store(y, 0, coefficient > 1.0f ? 1.0f : coefficient);
+}
+
+// Whether the step is left out.
+static __device__ inline bool skipped(Tensor found) { return found.data != nullptr && load(found, 0) != 0.0f; }
+
+static __device__ inline float clip_of(Tensor coefficient) { return coefficient.data != nullptr ? load(coefficient, 0) : 1.0f; }
+
+// One step of stochastic gradient descent; without momentum there is no velocity.
+KERNEL(update_sgd, Tensor parameters, Tensor velocity, Tensor gradients, Tensor rate_at, Tensor found, Tensor coefficient,
+       float momentum, int nesterov, float decay, i64 n) {
+    i64 first = thread_number() * 8;
+    if (first >= n || skipped(found)) return;
+    float rate = load(rate_at, 0), clip = clip_of(coefficient);
+    float p[8], b[8], g[8];
+    load_up_to_eight(parameters, first, n, p);
+    load_up_to_eight(gradients, first, n, g);
+    if (momentum != 0.0f) load_up_to_eight(velocity, first, n, b);
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        float gradient = g[k] * clip;
+        if (decay != 0.0f) gradient += decay * p[k];
+        float step = gradient;
+        if (momentum != 0.0f) {
+            b[k] = b[k] * momentum + gradient;
+            step = nesterov ? gradient + momentum * b[k] : b[k];
+        }
+        p[k] = p[k] - rate * step;
+    }
+    if (momentum != 0.0f) store_up_to_eight(velocity, first, n, b);
+    store_up_to_eight(parameters, first, n, p);
+}
+
+// One step of AdamW. Numbers of the step are computed in f64 by one thread of each block; the rate's decimal stands 8 bytes behind
+// its f32.
+KERNEL(update_adamw, Tensor parameters, Tensor first_moment, Tensor second_moment, Tensor gradients, Tensor rate_at,
+       const int* step, Tensor found, Tensor coefficient, double beta_1, double beta_2, double epsilon, double decay, i64 n) {
+    __shared__ float numbers[3];
+    if (skipped(found)) return;
+    if (threadIdx.x == 0) {
+        double rate = ((const double*)rate_at.data)[1];
+        u64 count = (u64)(*step < 0 ? 0 : *step) + 1;
+        numbers[0] = (float)(1.0 - rate * decay);
+        numbers[1] = (float)(rate / (1.0 - portable_power(beta_1, count)));
+        numbers[2] = (float)sqrt(1.0 - portable_power(beta_2, count));
+    }
+    __syncthreads();
+    float shrink = numbers[0], step_size = numbers[1], correction = numbers[2], clip = clip_of(coefficient);
+    float weight_1 = (float)(1.0 - beta_1), keep_1 = (float)beta_1;
+    float weight_2 = (float)(1.0 - beta_2), keep_2 = (float)beta_2, small = (float)epsilon;
+#pragma unroll 1
+    for (i64 first = thread_number() * 8; first < n; first += (i64)gridDim.x * blockDim.x * 8) {
+        float p[8], m[8], v[8], g[8];
+        load_up_to_eight(parameters, first, n, p);
+        load_up_to_eight(first_moment, first, n, m);
+        load_up_to_eight(second_moment, first, n, v);
+        load_up_to_eight(gradients, first, n, g);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            float gradient = g[k] * clip;
+            float shrunk = p[k] * shrink;
+            m[k] = weight_1 < 0.5f ? m[k] + weight_1 * (gradient - m[k]) : gradient - (gradient - m[k]) * keep_1;
+            v[k] = v[k] * keep_2 + (weight_2 * gradient) * gradient;
+            float root = sqrtf(v[k]) / correction + small;
+            p[k] = shrunk - (step_size * m[k]) / root;
+        }
+        store_up_to_eight(first_moment, first, n, m);
+        store_up_to_eight(second_moment, first, n, v);
+        store_up_to_eight(parameters, first, n, p);
+    }
+}
+
+// buffer and pending take the candidate, or the buffer's value when the step is left out. The candidate may be pending itself.
+KERNEL(commit_buffer, Tensor candidate, Tensor buffer, Tensor pending, Tensor found, i64 n) {
+    i64 i = thread_number();
+    if (i >= n) return;
+    float value = skipped(found) ? load(buffer, i) : load(candidate, i);
+    store(buffer, i, value);
+    store(pending, i, value);
+}
+
+KERNEL(advance_step, int* step, Tensor found) {
+    if (thread_number() != 0 || skipped(found)) return;
+    *step = *step == 0x7fffffff ? *step : *step + 1;
+}
+
+KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth, double backoff, int interval) {
+    if (thread_number() != 0) return;
+    float scale = load(scale_at, 0);
+    int successful = (int)((u32)*tracker + 1u);
+    if (load(found, 0) != 0.0f) {
+        scale = (float)((double)scale * backoff);
+        successful = 0;
+    } else if (successful == interval) {
+        float grown = (float)((double)scale * growth);
+        scale = (bits_of(grown) & 0x7f800000u) == 0x7f800000u ? scale : grown;
+        successful = 0;
+    }
+    store(scale_at, 0, scale);
+    *tracker = successful;
+}
+
+// Two words of 64 bits for each block of 1024 values, the last one padded with zero words: of both sets of 1024 keys.
+KERNEL(fingerprint, const float* values, i64 count, const u32* keys, u64* out) {
+    __shared__ u64 sums[2][256];
+    i64 start = (i64)blockIdx.x * 1024;
+    int thread = (int)threadIdx.x;
+    u64 own[2] = {0, 0};
+#pragma unroll
+    for (int pass = 0; pass < 2; pass++) {
+        int low = thread + pass * 256, high = low + 512;
+        u32 words[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            i64 at = start + (half == 0 ? low : high);
+            float value = at < count ? values[at] : 0.0f;
+            words[half] = value != value ? 0x7fc00000u : bits_of(value);
+        }
+#pragma unroll
+        for (int key = 0; key < 2; key++) {
+            u32 a = words[0] + keys[key * 1024 + low], b = words[1] + keys[key * 1024 + high];
+            own[key] += (u64)a * (u64)b;
+        }
+    }
+    sums[0][thread] = own[0];
+    sums[1][thread] = own[1];
+    __syncthreads();
+    for (int distance = 128; distance > 0; distance /= 2) {
+        if (thread < distance) {
+            sums[0][thread] += sums[0][thread + distance];
+            sums[1][thread] += sums[1][thread + distance];
+        }
+        __syncthreads();
+    }
+    if (thread < 2) out[2 * (i64)blockIdx.x + thread] = sums[thread][0];
+}

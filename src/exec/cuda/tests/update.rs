@@ -1,0 +1,158 @@
+//! The update's ops, in place.
+
+use super::pointwise::floats;
+use super::*;
+use crate::exec::cuda::launch::Arguments;
+use crate::exec::reference::fingerprint::{BLOCK, Keys};
+use crate::plan::Optimizer;
+
+fn scalar(number: f32) -> (Value, Buffer) {
+    (value(&[], DType::F32), Buffer::Float(vec![number]))
+}
+
+fn integer(number: i32) -> (Value, Buffer) {
+    (value(&[], DType::I32), Buffer::Integer(vec![number]))
+}
+
+/// Numbers without special ones.
+fn plain(stream: u64, shape: &[usize]) -> (Value, Buffer) {
+    (value(shape, DType::F32), Buffer::Float(cases::mixed(stream, shape.iter().product(), false)))
+}
+
+/// An op whose results are these operands, written in place.
+fn in_place(op: Op, inputs: Vec<(Value, Buffer)>, places: &[usize]) -> Case {
+    let outputs = places.iter().map(|place| inputs[*place].0.clone()).collect();
+    let mut case = Case::new(op, inputs, outputs);
+    case.in_place = places.iter().copied().map(Some).collect();
+    case
+}
+
+#[test]
+fn accumulating_and_staging() {
+    for elements in [0, 1, 13, 4000] {
+        for format in [DType::F32, DType::F16, DType::Bf16] {
+            let operands = || vec![floats(1, &[elements]), floats(2, &[elements])];
+            let mut case = in_place(Op::Accumulate, operands(), &[1]);
+            case.stored[0] = Some(format);
+            case.check("accumulate");
+        }
+        let operands = vec![floats(1, &[elements]), floats(2, &[elements])];
+        in_place(Op::StageBuffer, operands, &[1]).check("stage");
+        in_place(Op::Clear, vec![floats(1, &[elements])], &[0]).check("clear");
+    }
+}
+
+#[test]
+fn unscaling_finds_the_first_that_is_not_finite() {
+    for bad in [None, Some(0), Some(2), Some(3)] {
+        let sizes = [20_000, 5, 0, 8192, 8193];
+        let mut inputs = vec![scalar(1024.0)];
+        inputs.extend((1..).zip(sizes).map(|(stream, size)| plain(stream, &[size])));
+        if let Some(bad) = bad {
+            for (gradient, at) in [(bad, 1), (4, 8192)] {
+                if let Buffer::Float(values) = &mut inputs[gradient + 1].1
+                    && let Some(place) = values.get_mut(at)
+                {
+                    *place = f32::NEG_INFINITY;
+                }
+            }
+        }
+        let mut outputs = vec![value(&[], DType::F32)];
+        outputs.extend(inputs[1..].iter().map(|(value, _)| value.clone()));
+        let mut case = Case::new(Op::Unscale, inputs, outputs);
+        case.in_place = std::iter::once(None).chain((1..=sizes.len()).map(Some)).collect();
+        case.check("unscale");
+    }
+}
+
+#[test]
+fn norms_are_summed_in_the_declared_order() {
+    for sizes in [vec![1], vec![4096, 4097, 0, 3], vec![100_000, 16], vec![4096 * 4097 + 5]] {
+        let inputs = (1..).zip(&sizes).map(|(stream, size)| plain(stream, &[*size])).collect();
+        Case::new(Op::GlobalNorm, inputs, vec![value(&[], DType::F32)]).check(&format!("norm of {sizes:?}"));
+    }
+    for norm in [0.0, 0.5, 1.0, 7.3, f32::INFINITY, f32::NAN] {
+        let op = Op::ClipCoefficient { max_norm: 1.0 };
+        Case::new(op, vec![scalar(norm)], vec![value(&[], DType::F32)]).check("clip");
+    }
+}
+
+#[test]
+fn optimizers() {
+    let rate = || {
+        let (mut described, number) = scalar(3e-4);
+        described.role = Role::Host;
+        (described, number)
+    };
+    let sgd = |momentum, nesterov, weight_decay| Optimizer::Sgd { lr: 0.1, momentum, nesterov, weight_decay };
+    let adam = |beta1| Optimizer::AdamW { lr: 0.1, beta1, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+    let rules = [sgd(0.0, false, 0.0), sgd(0.0, false, 0.1), sgd(0.9, false, 0.0), sgd(0.9, true, 0.01)];
+    for rule in rules.into_iter().chain([adam(0.9), adam(0.3)]) {
+        for elements in [0, 1, 1000, 5003] {
+            for (found, clip) in [(None, None), (Some(0.0), None), (Some(1.0), Some(0.7)), (None, Some(0.3))]
+            {
+                for format in [DType::F32, DType::F16] {
+                    let mut inputs =
+                        vec![floats(1, &[elements]), floats(2, &[elements]), rate(), integer(41)];
+                    inputs.extend(found.map(scalar));
+                    inputs.extend(clip.map(scalar));
+                    let states = match &rule {
+                        Optimizer::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
+                        Optimizer::AdamW { .. } => 2,
+                    };
+                    let first = inputs.len();
+                    inputs.extend((0..states as u64).map(|state| floats(3 + state, &[elements])));
+                    let places: Vec<usize> = std::iter::once(0).chain(first..first + states).collect();
+                    let (found, clipped) = (found.is_some(), clip.is_some());
+                    let mut case =
+                        in_place(Op::Update { rule: rule.clone(), found, clipped }, inputs, &places);
+                    case.stored[1] = Some(format);
+                    case.check(&format!("{rule:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn commits_steps_and_the_scaler() {
+    for found in [None, Some(0.0), Some(1.0)] {
+        let mut inputs = vec![floats(1, &[9]), floats(2, &[9]), floats(3, &[9])];
+        inputs.extend(found.map(scalar));
+        in_place(Op::CommitBuffer { found: found.is_some() }, inputs, &[2, 1]).check("commit");
+        for step in [0, 7, i32::MAX] {
+            let inputs = std::iter::once(integer(step)).chain(found.map(scalar)).collect();
+            in_place(Op::AdvanceStep { found: found.is_some() }, inputs, &[0]).check("step");
+        }
+        for (scale, tracker) in [(65_536.0, 0), (65_536.0, 2), (f32::MAX, 2), (1e-45, 1), (1.0, i32::MAX)] {
+            let inputs = vec![scalar(scale), integer(tracker), scalar(found.unwrap_or(0.0))];
+            let op = Op::ScalerUpdate { growth: 1.1, backoff: 0.5, interval: 3 };
+            in_place(op, inputs, &[0, 1]).check("scaler");
+        }
+    }
+}
+
+#[test]
+fn fingerprints() {
+    let keys = Keys::new();
+    let key_bytes: Vec<u8> = keys.0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
+    for mut device in devices() {
+        let keys_at = device.allocate(key_bytes.len()).expect("memory");
+        device.upload(keys_at, &key_bytes).expect("an upload");
+        for elements in [1, 1023, 1024, 1025, 5000] {
+            let values = cases::mixed(9, elements, true);
+            let blocks = elements.div_ceil(BLOCK);
+            let mut expected = Vec::new();
+            crate::exec::reference::fingerprint::fingerprint(&keys, &values, &mut expected);
+            let [at, out] = [elements * 4, blocks * 16].map(|bytes| device.allocate(bytes).expect("memory"));
+            device.upload(at, &to_bytes(&Buffer::Float(values), DType::F32)).expect("an upload");
+            let mut launches = Launches::new(0, 0);
+            let arguments = Arguments::new().address(at).size(elements).address(keys_at).address(out);
+            launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
+            launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
+            let mut found = vec![0; blocks * 16];
+            device.download(out, &mut found).expect("a download");
+            assert_eq!(expected, found, "{elements}");
+        }
+    }
+}
