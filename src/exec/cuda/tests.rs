@@ -8,6 +8,7 @@ mod cases;
 mod linear;
 mod memory;
 mod pointwise;
+mod rows;
 mod samples;
 mod sequence;
 mod shape;
@@ -206,16 +207,21 @@ fn as_operands<'a>(edges: &[(Tensor, &'a Value)]) -> Vec<Operand<'a>> {
     edges.iter().map(|(tensor, value)| Operand { tensor: *tensor, value }).collect()
 }
 
-/// Makes the launches of a node twice, as the engine does, and runs them.
+/// Makes the launches of a node and runs them; `None` when it has no kernel.
 fn launch(device: &mut dyn Device, call: &Call<'_>) -> Option<()> {
+    launch_all(device, |launches| dispatch::run(call, launches))
+}
+
+/// Makes launches twice, as the engine does, and runs them.
+fn launch_all(device: &mut dyn Device, make: impl Fn(&mut Launches) -> bool) -> Option<()> {
     let mut probe = Launches::new(0, 0);
-    if !dispatch::run(call, &mut probe) {
+    if !make(&mut probe) {
         return None;
     }
     let scratch = device.allocate(probe.scratch_bytes().max(1)).expect("memory");
     let constants = device.allocate(probe.constant_bytes.len().max(1)).expect("memory");
     let mut launches = Launches::new(scratch, constants);
-    assert!(dispatch::run(call, &mut launches));
+    assert!(make(&mut launches));
     assert_eq!(probe.scratch_bytes(), launches.scratch_bytes(), "scratch does not depend on addresses");
     device.upload(constants, &launches.constant_bytes).expect("an upload");
     launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));

@@ -123,12 +123,8 @@ fn relaid(device: &mut dyn Device, to_last: bool, from: &(Value, Buffer)) -> Opt
         Tensor { address, format: value.dtype }
     });
     device.upload(source.address, &to_bytes(buffer, value.dtype)).expect("an upload");
-    let mut launches = Launches::new(0, 0);
     let operands = [source, target].map(|tensor| Operand { tensor, value });
-    if !dispatch::relayout(to_last, &operands[0], &operands[1], &mut launches) {
-        return None;
-    }
-    launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
+    launch_all(device, |launches| dispatch::relayout(to_last, &operands[0], &operands[1], launches))?;
     Some(from_device(device, target, value))
 }
 
