@@ -181,11 +181,12 @@ struct Tile {
     // Copies rows first, first + 1, … of an operand later; rows from `length` on are 0.
     template <int ROWS, int THREADS>
     __device__ inline void fetch(const u16* from, i64 stride, i64 first, i64 length) const {
+        constexpr int STEP = THREADS / CHUNKS;
+        int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS, left = (int)(length - first);
+        const u16* source = from + (first + row) * stride + chunk * 8;
 #pragma unroll
-        for (int index = 0; index < ROWS * CHUNKS / THREADS; index++) {
-            int element = threadIdx.x + index * THREADS, row = element / CHUNKS, chunk = element % CHUNKS;
-            bool there = first + row < length;
-            copy_later(at(row, chunk), there ? from + (first + row) * stride + chunk * 8 : from, there);
+        for (int index = 0; index < ROWS / STEP; index++, row += STEP, source += STEP * stride) {
+            copy_later(at(row, chunk), row < left ? source : from, row < left);
         }
     }
 
