@@ -2,7 +2,7 @@
 // walks over keys for dq, another owns 64 keys and walks over queries for dk and dv. Both make the weights again.
 #include "fused.cuh"
 
-namespace {
+namespace fused_backward {
 
 using namespace fused;
 
@@ -202,7 +202,9 @@ __device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, T
     write<FORMAT, D>(dvalue, problem, problem.keys, s0 + row, dv[0], problem.factor, problem.factor);
 }
 
-}  // namespace
+}  // namespace fused_backward
+
+using namespace fused_backward;
 
 // The terms of all queries, those of a pair padded. Sixteen threads a row.
 KERNEL(attention_fused_terms, Tensor dy, Tensor y, Tensor log_sum_exp, Terms* terms, i64 rows, i64 heads, i64 queries, i64 size) {

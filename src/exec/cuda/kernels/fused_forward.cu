@@ -2,7 +2,7 @@
 // greatest score so far, the sum and the answer. One order of arithmetic, whatever the grid: bits are the same from run to run.
 #include "fused.cuh"
 
-namespace {
+namespace fused_forward {
 
 using namespace fused;
 
@@ -167,7 +167,9 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
     }
 }
 
-}  // namespace
+}  // namespace fused_forward
+
+using namespace fused_forward;
 
 FUSED_KERNELS(attention_fused, forward, (Tensor query, Tensor key, Tensor value, Tensor bias, Tensor mask, Tensor y, Tensor log_sum_exp),
               query, key, value, y, log_sum_exp)
