@@ -5,8 +5,11 @@
 mod arithmetic;
 mod attention;
 mod cases;
+mod image;
+mod linear;
 mod memory;
 mod pointwise;
+mod rows;
 mod samples;
 mod sequence;
 mod shape;

@@ -1,10 +1,48 @@
-//! Linear layers.
+//! Linear layers: three matrix products and the bias gradient.
 
-use super::Call;
-use crate::exec::cuda::launch::Launches;
+use super::products::{product, row_major, transposed};
+use super::{Call, columns};
+use crate::exec::cuda::launch::{Launches, Product, Tensor};
+use crate::graph::Op;
 
 /// The launches of a node of this family; false where there is no kernel yet.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
-    let _ = (call, launches);
-    false
+    match (call.op, call.inputs, call.outputs) {
+        (Op::Linear { bias }, [_, weight, ..], _) => {
+            forward(call, weight.size(0), bias.then(|| call.input(2)), launches);
+            true
+        }
+        (Op::LinearBackwardInput, [dy, weight], _) => {
+            let ((rows, depth), columns) = (dy.rows_and_columns(), weight.size(1));
+            let (a, b) = (row_major(dy.tensor, depth, 0), row_major(weight.tensor, columns, 0));
+            let y = row_major(call.output(0), columns, 0);
+            let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
+            product(call.arithmetic, &op, None, launches);
+            true
+        }
+        (Op::LinearBackwardWeight, [dy, x], _) => {
+            let ((depth, rows), (_, columns)) = (dy.rows_and_columns(), x.rows_and_columns());
+            let (a, b) = (transposed(row_major(dy.tensor, rows, 0)), row_major(x.tensor, columns, 0));
+            let y = row_major(call.output(0), columns, 0);
+            let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
+            product(call.arithmetic, &op, None, launches);
+            true
+        }
+        // Channels are the last axis in memory, for linear layers and for images.
+        (Op::BiasBackward { .. }, [dy], [out]) => {
+            let columns = out.elements();
+            let rows = dy.elements().checked_div(columns).unwrap_or(0);
+            columns::column_sums(dy.tensor, rows, columns, out.tensor, launches)
+        }
+        _ => false,
+    }
+}
+
+/// y = x·wᵀ + b.
+fn forward(call: &Call<'_>, columns: usize, bias: Option<Tensor>, launches: &mut Launches) {
+    let (rows, depth) = call.inputs[0].rows_and_columns();
+    let (a, b) = (row_major(call.input(0), depth, 0), transposed(row_major(call.input(1), depth, 0)));
+    let y = row_major(call.output(0), columns, 0);
+    let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
+    product(call.arithmetic, &op, bias, launches);
 }

@@ -2,14 +2,16 @@
 
 mod attention;
 mod columns;
-mod image;
+pub(super) mod image;
 mod linear;
 mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+pub(super) mod products;
 mod sequence;
 mod shape;
+mod unfold;
 mod update;
 
 pub use shape::relayout;
@@ -73,7 +75,7 @@ pub struct Call<'a> {
     pub outputs: &'a [Operand<'a>],
     /// How products are made.
     pub arithmetic: Arithmetic,
-    /// Whether the device has tensor cores that kernels of ours may use; the emulated one has none.
+    /// Whether the device has tensor cores that kernels of ours may use; the emulated one emulates them.
     pub tensor_cores: bool,
     /// The run's seed.
     pub seed: u64,

@@ -216,6 +216,23 @@ KERNEL(attention_key_gradient, float* weights, Tensor x, Tensor gradient, i64 fi
     });
 }
 
+// Which scores dropout keeps: bit s mod 32 of word (n, h, t, s / 32), of some whole pairs. Causal kernels need no bits after the query.
+KERNEL(attention_kept, u32* kept, i64 first_row, i64 rows, i64 queries, i64 keys, int causal, u64 key, const u64* position, float probability) {
+    i64 words = (keys + 31) / 32, row = thread_number() / words, first = thread_number() % words * 32;
+    if (row >= rows || (causal && first > row % queries)) return;
+    u64 element = (u64)(first_row + row) * (u64)keys + (u64)first, step = *position;
+    u32 bits = 0;
+    for (u64 block = element / 4; block <= (element + 31) / 4; block++) {
+        Words words_of_block = philox(key, step, block);
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            u64 bit = block * 4 + (u64)word - element;
+            if (bit < 32 && uniform_of(words_of_block.word[word]) >= probability) bits |= 1u << bit;
+        }
+    }
+    kept[thread_number()] = bits;
+}
+
 // Adds z of the pairs of a chunk to the gradient of a bias (b_n, b_h, b_t, b_s), of which `elements` from `start` on are touched: one
 // thread an element, in row-major order. `sum` holds what chunks add up; the first begins with +0, the last stores.
 KERNEL(attention_bias_gradient, float* z, float* sum, Tensor dbias, i64 first, i64 pairs, i64 heads, i64 queries, i64 keys, i64 b_n,
@@ -229,7 +246,8 @@ KERNEL(attention_bias_gradient, float* z, float* sum, Tensor dbias, i64 first, i
         if ((b_h > 1 && (first + pair) % heads != h) || (b_n > 1 && (first + pair) / heads != n)) continue;
         for (i64 query = t; query < queries; query += b_t > 1 ? queries : 1) {
             const float* row = z + (pair * queries + query) * keys;
-            i64 end = reach(query, keys, causal);
+            // z after the query is +0, which changes no sum that began with +0.
+            i64 end = causal && query < keys ? query + 1 : keys;
             for (i64 k = s; k < end; k += b_s > 1 ? keys : 1) total += row[k];
         }
     }

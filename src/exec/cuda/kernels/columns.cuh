@@ -7,7 +7,7 @@
 
 constexpr i64 COLUMN_ROWS = 256;
 // Columns and rows of a tile of block sums, and the threads that share the work.
-constexpr int TILE_COLUMNS = 32, TILE_ROWS = 128, TILE_THREADS = 256;
+constexpr int TILE_COLUMNS = 32, TILE_ROWS = 112, TILE_THREADS = 256;
 
 // What thread t adds: a column, and rows first..end of it. Threads beyond the last column of the last block have none.
 struct ColumnBlock {
@@ -39,9 +39,10 @@ __device__ inline void add_column_blocks(const float* partials, i64 blocks, i64 
         if (warp > 0 && is_there) {
             const int count = blocks - next < TILE_ROWS ? (int)(blocks - next) : TILE_ROWS;
             const float* from = partials + next * columns + column;
-#pragma unroll 10
-            for (int row = warp - 1; row < count; row += TILE_THREADS / TILE_COLUMNS - 1)
-                tiles[1 - current][row][lane] = from[row * columns];
+            constexpr int WARPS = TILE_THREADS / TILE_COLUMNS - 1;
+            read_then_write<TILE_ROWS / WARPS>(
+                warp - 1, count, WARPS, [&](i64 row) { return from[row * columns]; },
+                [&](i64 row, float sum) { tiles[1 - current][row][lane] = sum; });
         }
         if (warp == 0 && is_there && first >= 0) {
             const int count = blocks - first < TILE_ROWS ? (int)(blocks - first) : TILE_ROWS;

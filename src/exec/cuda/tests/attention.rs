@@ -191,3 +191,59 @@ fn not_equal_to_a_value() {
     let numbers = Buffer::Float(vec![3.0, 3.5, f32::NAN, -0.0, f32::INFINITY]);
     not((value(&[5], DType::F32), numbers)).check("floats");
 }
+
+#[test]
+fn products_of_matrices() {
+    for [transpose_left, transpose_right] in [[false, false], [true, false], [false, true], [true, true]] {
+        for dtype in [DType::F32, DType::F16, DType::Tf32] {
+            let shape = |exchanged: bool, rows, columns| {
+                if exchanged { [2, 3, columns, rows] } else { [2, 3, rows, columns] }
+            };
+            let a = floats(1, &shape(transpose_left, 5, 18), dtype, true);
+            let b = floats(2, &shape(transpose_right, 18, 7), dtype, false);
+            let result = if dtype == DType::Tf32 { DType::F32 } else { dtype };
+            let op = Op::MatrixProduct { transpose_left, transpose_right };
+            Case::new(op, vec![a, b], vec![value(&[2, 3, 5, 7], result)]).check("product");
+        }
+    }
+}
+
+/// The fused kernels round weights and slopes to 16 bits before they multiply them, and the results once; sums are f32 in another
+/// order. Each rounding moves a result by at most half an epsilon of the terms, which are about as large as the greatest result, so
+/// four epsilons of that bound the difference from the portable result.
+#[test]
+fn fused_attention_is_near_the_portable_one() {
+    const LIMIT: f32 = 4.0;
+    for (dtype, epsilon) in [(DType::F16, 1.0 / 1024.0), (DType::Bf16, 1.0 / 128.0)] {
+        for (sizes, causal, p, bias, mask) in [
+            ([2, 70, 130, 2, 64], false, 0.0, None, false),
+            ([1, 150, 150, 2, 32], true, 0.0, None, false),
+            ([2, 65, 65, 1, 128], true, 0.25, None, true),
+            ([2, 40, 70, 2, 64], false, 0.1, Some([1, 2, 40, 70]), true),
+            ([2, 33, 33, 2, 32], true, 0.0, Some([2, 2, 33, 33]), false),
+            ([2, 33, 40, 2, 32], true, 0.0, Some([2, 1, 1, 40]), false),
+        ] {
+            let variant = Variant { sizes, causal, p, bias, mask, dtype, special: false };
+            for case in cases_of(&variant) {
+                for mut device in devices().into_iter().filter(|device| device.has_tensor_cores()) {
+                    let found = case.found(&mut *device, Arithmetic::Device).expect("a kernel");
+                    for (index, (expected, found)) in case.expected().iter().zip(&found).enumerate() {
+                        let elements = case.outputs[index].elements();
+                        let (expected, found) = (expected.floats(elements), found.floats(elements));
+                        let finite = expected.iter().filter(|x| x.is_finite());
+                        let greatest = finite.fold(0.0_f32, |most, x| most.max(x.abs()));
+                        for (element, (expected, found)) in expected.iter().zip(found).enumerate() {
+                            let near =
+                                expected == found || (expected - found).abs() <= LIMIT * epsilon * greatest;
+                            let kind = case.op.kind();
+                            assert!(
+                                near,
+                                "{kind} {dtype:?} {sizes:?} result {index} [{element}]: {expected} {found}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -120,6 +120,11 @@ impl BiasGradient {
         Self { target, sums }
     }
 
+    /// Whether it is asked for.
+    pub fn wanted(&self) -> bool {
+        self.target.is_some()
+    }
+
     /// Whether each pair of example and head has its own part of the bias.
     fn own(rule: &Rule<'_>) -> bool {
         rule.bias_shape[..2] == [rule.batch, rule.heads]

@@ -104,9 +104,18 @@ impl<'a> Rule<'a> {
         arguments.float(self.attention.scale).int(i32::from(self.attention.causal))
     }
 
-    /// The dropout: key, place of the step, share, and what is kept is multiplied by.
+    /// What is kept is multiplied by this.
+    pub fn factor(&self) -> f32 {
+        1.0 / (1.0 - self.attention.p)
+    }
+
+    /// The dropout's key, place of the step, and share.
+    pub fn stream(&self, arguments: Arguments) -> Arguments {
+        arguments.address(self.stream).address(self.position).float(self.attention.p)
+    }
+
+    /// The same, and what is kept is multiplied by.
     pub fn dropout(&self, arguments: Arguments) -> Arguments {
-        let p = self.attention.p;
-        arguments.address(self.stream).address(self.position).float(p).float(1.0 / (1.0 - p))
+        self.stream(arguments).float(self.factor())
     }
 }
