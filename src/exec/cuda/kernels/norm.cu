@@ -43,7 +43,7 @@ __device__ inline void layer_norm(
     const i64 start = team.row * columns;
     with_format(x.format, [&](auto format) {
         const auto value = [&](int i) { return load_as<decltype(format)::format>(x, start + i); };
-        normalise<4>(team, columns, epsilon, centred, mean, rstd, value, [&](int i, float normal) {
+        normalise<2>(team, columns, epsilon, centred, mean, rstd, value, [&](int i, float normal) {
             const float scaled = normal * load(gamma, i);
             store(y, start + i, centred ? scaled + load(beta, i) : scaled);
         });
@@ -76,7 +76,7 @@ __device__ inline void layer_norm_gradient(
         constexpr int FORMAT = decltype(format)::format;
         const auto normal = [&](int i) { return (load_as<FORMAT>(x, start + i) - mean) * rstd; };
         const auto g = [&](int i) { return load_as<FORMAT>(dy, start + i) * load(gamma, i); };
-        row_gradient<4>(team, columns, centred, rstd, normal, g, [&](int i, float value) { store(dx, start + i, value); });
+        row_gradient<2>(team, columns, centred, rstd, normal, g, [&](int i, float value) { store(dx, start + i, value); });
     });
 }
 
@@ -115,7 +115,7 @@ KERNEL(layer_norm_blocks, Tensor dy, Tensor x, Tensor means, Tensor rstds, i64 r
 
 namespace {
 
-// ---- Group norm: a row is a group of an example.
+// ---- Group norm: a row is a group of an example. One body reads every format: it is rare, and compiled once.
 
 // Where a group begins in memory and among the channels.
 struct Group {
@@ -136,9 +136,9 @@ __device__ inline void group_norm(Tensor x, Tensor gamma, Tensor beta, Tensor y,
                                   int groups, int pixels, float epsilon) {
     const Team team(rows);
     const Group group = group_of(team, channels, groups, pixels);
-    with_format(x.format, [&](auto format) {
+    with_format(ANY_FORMAT, [&](auto format) {
         const auto value = [&](int i) { return load_as<decltype(format)::format>(x, group.start + i); };
-        normalise<2>(team, group.length, epsilon, true, mean, rstd, value, [&](int i, float normal) {
+        normalise<1>(team, group.length, epsilon, true, mean, rstd, value, [&](int i, float normal) {
             const int channel = group.channel(i);
             store(y, group.start + i, normal * parameter(gamma, channel, 1.0f) + parameter(beta, channel, 0.0f));
         });
@@ -166,13 +166,13 @@ __device__ inline void group_norm_gradient(Tensor dy, Tensor x, Tensor gamma, Te
     const Group group = group_of(team, channels, groups, pixels);
     const float mean = team.is_there ? load(means, team.row) : 0.0f;
     const float rstd = team.is_there ? load(rstds, team.row) : 0.0f;
-    with_format(common_format(x, dy), [&](auto format) {
+    with_format(ANY_FORMAT, [&](auto format) {
         constexpr int FORMAT = decltype(format)::format;
         const auto normal = [&](int i) { return (load_as<FORMAT>(x, group.start + i) - mean) * rstd; };
         const auto g = [&](int i) {
             return load_as<FORMAT>(dy, group.start + i) * parameter(gamma, group.channel(i), 1.0f);
         };
-        row_gradient<2>(team, group.length, true, rstd, normal, g, [&](int i, float value) {
+        row_gradient<1>(team, group.length, true, rstd, normal, g, [&](int i, float value) {
             store(dx, group.start + i, value);
         });
     });
@@ -203,7 +203,7 @@ __device__ inline void channel_sums(Tensor dy, Tensor x, Tensor means, Tensor rs
     const float mean = team.is_there ? load(means, group) : 0.0f;
     const float rstd = team.is_there ? load(rstds, group) : 0.0f;
     const i64 start = team.row * pixels;
-    with_format(common_format(x, dy), [&](auto format) {
+    with_format(ANY_FORMAT, [&](auto format) {
         constexpr int FORMAT = decltype(format)::format;
         const float gamma = team.template sum<2>(pixels, [&](int i) {
             return load_as<FORMAT>(dy, start + i) * ((load_as<FORMAT>(x, start + i) - mean) * rstd);
