@@ -3,9 +3,10 @@
 //! **Invariant: a machine without a GPU, a driver or a library is a finding, not a fault.**
 
 use super::environment::Difference;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hasher};
 use crate::plan;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// What there is of CUDA.
@@ -96,6 +97,19 @@ impl fmt::Display for Library {
         formatter.write_str(version)?;
         self.path.iter().try_for_each(|path| write!(formatter, ", {path}"))?;
         self.digest.iter().try_for_each(|digest| write!(formatter, ", {digest}"))
+    }
+}
+
+impl Parts {
+    /// For each target of amp's kernels: how many files there are, and one digest of theirs in order.
+    pub fn kernel_sets(&self) -> BTreeMap<&'static str, (usize, Digest)> {
+        let mut sets: BTreeMap<&'static str, (usize, Hasher)> = BTreeMap::new();
+        for image in &self.kernels {
+            let (count, hasher) = sets.entry(image.target).or_insert_with(|| (0, Hasher::new()));
+            *count += 1;
+            hasher.raw(&image.digest.0);
+        }
+        sets.into_iter().map(|(target, (count, hasher))| (target, (count, hasher.finish()))).collect()
     }
 }
 

@@ -48,7 +48,7 @@ pub fn probe() -> Parts {
     };
     let found: Vec<(&'static str, &str, Option<String>)> = LIBRARIES
         .iter()
-        .map(|(name, file, asked)| (*name, *file, open(file).and_then(|library| version(&library, *asked))))
+        .map(|(name, file, asked)| (*name, *file, open(file).and_then(|library| version(library, *asked))))
         .collect();
     // Read after all is loaded.
     let maps = linux::read("/proc/self/maps");

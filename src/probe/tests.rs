@@ -34,7 +34,7 @@ fn the_systems_texts_are_read() {
 
 #[test]
 fn a_plain_machine_satisfies_the_cpu_and_nothing_else() {
-    let environment = Environment::probe();
+    let environment = Environment { cuda: Cuda::NotInThisBuild, ..Environment::probe() };
     assert!(environment.ieee_floats);
     assert!(environment.cores >= 1);
     assert_eq!(environment.satisfies(&wanted("cpu", &[])), []);
@@ -67,7 +67,8 @@ fn the_json_says_null_for_what_is_not_known() {
     let environment = Environment { cpu: None, memory_bytes: None, ..Environment::probe() };
     let json = environment.to_json();
     assert_eq!(json["schema"], "amp.environment/1");
-    assert!(json["cpu"].is_null() && json["memory_bytes"].is_null() && json["cuda"].is_null());
+    assert!(json["cpu"].is_null() && json["memory_bytes"].is_null());
+    assert_eq!(json["cuda"].is_null(), cfg!(not(feature = "cuda")));
     assert_eq!(environment.cpu_name(), environment.architecture);
     let _: BTreeMap<String, serde_json::Value> = serde_json::from_value(json).expect("an object");
 }
@@ -203,6 +204,9 @@ fn the_json_of_cuda_has_the_fields_of_its_schema() {
         assert_eq!(definition["additionalProperties"], false, "{part}");
     }
     assert_eq!(cuda["device"]["capability"], "9.0");
+    let Cuda::InThisBuild(parts) = with_a_gpu().cuda else { panic!("a build with CUDA") };
+    let sets: Vec<_> = parts.kernel_sets().into_iter().collect();
+    assert_eq!(sets, [("sm_90", (1, Digest::of_bytes(&Digest::of_bytes(b"cubin").0)))]);
     assert_eq!(cuda["kernels"][0]["digest"], Digest::of_bytes(b"cubin").to_string());
 }
 

@@ -233,9 +233,9 @@ fn cuda_rows(parts: &Parts) -> Vec<(&'static str, String)> {
     }
     rows.push(("driver", parts.driver.clone().unwrap_or_else(|| "not found".to_owned())));
     rows.extend(parts.libraries.iter().map(|library| (library.name, library.to_string())));
-    let kernels = parts.kernels.iter();
+    let sets = parts.kernel_sets().into_iter();
     rows.extend(
-        kernels.map(|image| ("kernels", format!("{} {}, {}", image.file, image.target, image.digest))),
+        sets.map(|(target, (count, digest))| ("kernels", format!("{target}, {count} files, {digest}"))),
     );
     rows
 }
