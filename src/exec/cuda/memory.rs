@@ -9,6 +9,7 @@
 use super::launch::ALIGNMENT;
 use crate::exec::program::{Action, BufferId, Instruction, Place, Program};
 use crate::graph::{DType, Node, Op, Value, ValueId};
+use std::collections::BTreeSet;
 
 /// A program whose buffers have formats and places.
 #[derive(Clone, Debug)]
@@ -36,18 +37,28 @@ impl Planned {
         planned
     }
 
-    /// The format of a buffer's memory: its owner's.
-    fn stored(&self, buffer: BufferId) -> DType {
-        self.formats[self.program.owner(buffer)]
+    /// Gives views that no cast made the format of what they are views of.
+    fn settle_views(&mut self, casts: &BTreeSet<BufferId>) {
+        // A view is declared after what it is a view of.
+        for buffer in 0..self.program.buffers.len() {
+            if let (Place::View(of), false) = (&self.program.buffers[buffer].place, casts.contains(&buffer)) {
+                self.formats[buffer] = self.formats[*of];
+            }
+        }
     }
 
     fn fold_casts(&mut self, nodes: &[Node], kept: &[BufferId]) {
-        let mut folded = Vec::new();
+        let (mut folded, mut casts) = (Vec::new(), BTreeSet::new());
         for time in 0..self.program.instructions.len() {
             let instruction = &self.program.instructions[time];
             let cast = matches!(instruction.action, Action::Run(node) if nodes[node].op == Op::Cast);
-            if cast && self.fold(time, instruction.inputs[0], instruction.outputs[0], kept) {
+            let (from, to) = (instruction.inputs[0], instruction.outputs.first().copied());
+            if let (true, Some(to)) = (cast, to)
+                && self.fold(time, from, to, kept)
+            {
                 folded.push(time);
+                casts.insert(to);
+                self.settle_views(&casts);
             }
         }
         let mut time = 0;
@@ -60,7 +71,7 @@ impl Planned {
 
     /// Makes the result of a cast another view of its operand, if that changes no bit.
     fn fold(&mut self, time: usize, from: BufferId, to: BufferId, kept: &[BufferId]) -> bool {
-        let (wide, stored) = (self.formats[to], self.stored(from));
+        let (wide, stored) = (self.formats[to], self.formats[from]);
         let root = self.program.owner(from);
         let owns = matches!(self.program.buffers[to].place, Place::Slot(_));
         if !owns || self.times(to, |instruction| &instruction.outputs) != [time] {
@@ -79,7 +90,7 @@ impl Planned {
                     stored
                 }
             }
-            DType::F16 | DType::Bf16 if stored == DType::F32 && self.formats[from] == DType::F32 => {
+            DType::F16 | DType::Bf16 if stored == DType::F32 && self.formats[root] == DType::F32 => {
                 let made_here =
                     matches!(self.program.buffers[root].place, Place::Slot(_)) && writes.len() == 1;
                 let read_here = self.times(root, |instruction| &instruction.inputs) == [time];
@@ -88,7 +99,6 @@ impl Planned {
                     return false;
                 }
                 self.formats[root] = wide;
-                self.formats[from] = wide;
                 wide
             }
             _ => return false,
