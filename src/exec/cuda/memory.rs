@@ -103,8 +103,13 @@ impl Planned {
             }
             _ => return false,
         };
+        // Reshapes of the result are read as it is.
+        for buffer in 0..self.formats.len() {
+            if self.program.owner(buffer) == to {
+                self.formats[buffer] = format;
+            }
+        }
         self.program.buffers[to].place = Place::View(from);
-        self.formats[to] = format;
         true
     }
 
