@@ -138,6 +138,8 @@ fn time(
 /// How many different steps are timed in turn: one alone would be learned by heart, and its gradients would vanish into
 /// subnormal numbers, which are slow.
 const DIFFERENT: usize = 16;
+/// Features of all these steps: large pictures would take longer to make than to time.
+const MOST_NUMBERS: usize = 1 << 26;
 
 /// The micro-batches of the first steps.
 fn first_steps(ready: &pipeline::Ready) -> Result<Vec<Vec<Batch>>, Failure> {
@@ -155,7 +157,9 @@ fn first_steps(ready: &pipeline::Ready) -> Result<Vec<Vec<Batch>>, Failure> {
     let step = |step: usize| (0..accumulate).map(|micro| batch(step * accumulate + micro)).collect();
     let is_full =
         |step: &Vec<Batch>| step.iter().all(|batch| batch.features.len() == plan.data.batch * split.width());
-    let steps: Vec<Vec<Batch>> = (0..DIFFERENT).map(step).filter(is_full).collect();
+    let numbers = (plan.data.batch * accumulate * split.width()).max(1);
+    let different = DIFFERENT.min(MOST_NUMBERS / numbers).max(2);
+    let steps: Vec<Vec<Batch>> = (0..different).map(step).filter(is_full).collect();
     if steps.is_empty() {
         return Err(Failure::new(Exit::Usage, "the training split has fewer examples than one step takes"));
     }

@@ -215,6 +215,7 @@ impl Blueprint {
             let operand = |buffer: &BufferId| Operand {
                 tensor: tensors[*buffer],
                 value: step.value(program.buffers[*buffer].value),
+                pitch: planned.pitches[*buffer],
             };
             let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
             let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();

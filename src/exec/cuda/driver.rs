@@ -116,7 +116,7 @@ impl Driver {
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
         let staging = Staging::new()?;
-        let (workspace, products) = Products::new(candle.cublas_handle())?;
+        let (workspace, products) = Products::new(candle.cublas_handle(), stream.cu_stream())?;
         Ok(Self {
             candle: ManuallyDrop::new(candle),
             products: ManuallyDrop::new(products),
@@ -156,6 +156,7 @@ impl Driver {
                 .map_err(|error| fault(&format!("launching {name}"), error))
             }
             Launch::Product(product) => self.products.enqueue(product),
+            Launch::BiasedProduct(product, bias) => self.products.enqueue_with_bias(product, *bias),
             Launch::Clear { address, bytes } => {
                 // SAFETY: the range is of an allocation of this device, which lives as long as it.
                 unsafe { result::memset_d8_async(*address, 0, *bytes, stream) }

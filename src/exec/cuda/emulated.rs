@@ -107,7 +107,8 @@ impl Device for Emulated {
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
         match launch {
             Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
-            Launch::Product(op) => product(op),
+            Launch::Product(op) => product(op, None),
+            Launch::BiasedProduct(op, bias) => product(op, Some(*bias)),
             // SAFETY: as above.
             Launch::Clear { address, bytes } => unsafe {
                 std::ptr::write_bytes(*address as *mut u8, 0, *bytes)
@@ -171,7 +172,7 @@ fn write(tensor: Tensor, index: usize, value: f32) {
     }
 }
 
-fn product(op: &Product) {
+fn product(op: &Product, bias: Option<Tensor>) {
     let at = |matrix: &Matrix, batch: usize, row: usize, column: usize| {
         let (row, column) = if matrix.transposed { (column, row) } else { (row, column) };
         batch * matrix.batch_stride + row * matrix.stride + column
@@ -185,7 +186,8 @@ fn product(op: &Product) {
                 });
                 let place = at(&op.y, batch, row, column);
                 let before = if op.beta == 0.0 { 0.0 } else { op.beta * read(op.y.tensor, place) };
-                write(op.y.tensor, place, op.alpha * chain + before);
+                let bias = bias.map_or(0.0, |bias| read(bias, column));
+                write(op.y.tensor, place, op.alpha * chain + before + bias);
             }
         }
     }

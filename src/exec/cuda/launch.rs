@@ -153,6 +153,8 @@ pub enum Launch {
     },
     /// A library product.
     Product(Product),
+    /// A library product to which a bias, an element for each column in the result's format, is added before it is rounded.
+    BiasedProduct(Product, Tensor),
     /// Sets bytes to zero.
     Clear {
         /// First byte.
@@ -168,6 +170,7 @@ impl Launch {
         match self {
             Self::Kernel { name, .. } => name,
             Self::Product(_) => "library product",
+            Self::BiasedProduct(..) => "library product with bias",
             Self::Clear { .. } => "clear",
         }
     }
@@ -262,6 +265,13 @@ impl Launches {
     pub fn product(&mut self, product: Product) {
         if product.rows * product.columns * product.batch > 0 {
             self.list.push(Launch::Product(product));
+        }
+    }
+
+    /// A library product with a bias; nothing when y is empty.
+    pub fn biased_product(&mut self, product: Product, bias: Tensor) {
+        if product.rows * product.columns * product.batch > 0 {
+            self.list.push(Launch::BiasedProduct(product, bias));
         }
     }
 

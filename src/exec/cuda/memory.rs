@@ -18,6 +18,10 @@ pub struct Planned {
     pub program: Program,
     /// For each buffer how it is read and written.
     pub formats: Vec<DType>,
+    /// For each buffer the elements of a row, which is its last axis.
+    pub rows: Vec<usize>,
+    /// For each buffer the elements from a row to the next: those of a row, or more where that makes rows begin at 16 bytes.
+    pub pitches: Vec<usize>,
     /// For each buffer that owns memory in the block of results its first byte.
     pub offsets: Vec<Option<usize>>,
     /// Bytes of the block.
@@ -30,9 +34,13 @@ impl Planned {
         let program = Program::lay_out(nodes, values, first_part);
         let formats = program.buffers.iter().map(|buffer| values[buffer.value.index()].dtype).collect();
         let offsets = vec![None; program.buffers.len()];
-        let mut planned = Self { program, formats, offsets, bytes: 0 };
+        let row = |value: ValueId| values[value.index()].shape.last().copied().unwrap_or(1);
+        let rows: Vec<usize> = program.buffers.iter().map(|buffer| row(buffer.value)).collect();
+        let pitches = rows.clone();
+        let mut planned = Self { program, formats, rows, pitches, offsets, bytes: 0 };
         let kept: Vec<BufferId> = keep.iter().filter_map(|value| planned.program.buffer_of(*value)).collect();
         planned.fold_casts(nodes, &kept);
+        planned.widen_rows(nodes, values, &kept);
         planned.assign(&kept);
         planned
     }
@@ -122,6 +130,51 @@ impl Planned {
         touching.map(|(time, _)| time).collect()
     }
 
+    /// Puts rows of an odd length further apart, so that each begins at 16 bytes, which tensor cores want of their operands: where all
+    /// that touches the memory knows of it. Logits over a vocabulary are such.
+    fn widen_rows(&mut self, nodes: &[Node], values: &[Value], kept: &[BufferId]) {
+        let mut allowed: Vec<bool> =
+            self.program.buffers.iter().map(|buffer| matches!(buffer.place, Place::Slot(_))).collect();
+        for (fed, allowed) in self.program.fed_by_host().into_iter().zip(&mut allowed) {
+            *allowed &= !fed;
+        }
+        for buffer in kept {
+            allowed[self.program.owner(*buffer)] = false;
+        }
+        for instruction in &self.program.instructions {
+            let op = match instruction.action {
+                Action::Run(node) => Some(&nodes[node].op),
+                Action::Relayout => None,
+            };
+            for (edges, is_result) in [(&instruction.inputs, false), (&instruction.outputs, true)] {
+                for (index, buffer) in edges.iter().enumerate() {
+                    allowed[self.program.owner(*buffer)] &=
+                        op.is_some_and(|op| pitched(op, index, is_result));
+                }
+            }
+        }
+        for buffer in 0..self.program.buffers.len() {
+            let owner = self.program.owner(buffer);
+            let shape = |buffer: BufferId| &values[self.program.buffers[buffer].value.index()].shape;
+            // A view of another shape has other rows.
+            allowed[owner] &= shape(buffer).last() == shape(owner).last() && shape(buffer).len() > 1;
+        }
+        for buffer in 0..self.program.buffers.len() {
+            let owner = self.program.owner(buffer);
+            if allowed[owner] {
+                let row = self.pitches[buffer];
+                let together = 16 / self.formats[owner].bytes();
+                self.pitches[buffer] = row.next_multiple_of(if row < 512 { together } else { 64 });
+            }
+        }
+    }
+
+    /// Elements of a buffer and of the gaps between its rows.
+    pub fn elements_with_gaps(&self, buffer: BufferId) -> usize {
+        let (elements, row) = (self.program.buffers[buffer].elements, self.rows[buffer].max(1));
+        elements / row * self.pitches[buffer].max(1)
+    }
+
     fn assign(&mut self, kept: &[BufferId]) {
         let count = self.program.instructions.len();
         let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.program.buffers.len()];
@@ -143,7 +196,7 @@ impl Planned {
         let mut wanted: Vec<(usize, (usize, usize), BufferId)> = Vec::new();
         for (buffer, life) in lives.iter().enumerate() {
             if let (Some(life), Place::Slot(_)) = (life, &self.program.buffers[buffer].place) {
-                let bytes = self.program.buffers[buffer].elements.max(1) * self.formats[buffer].bytes();
+                let bytes = self.elements_with_gaps(buffer).max(1) * self.formats[buffer].bytes();
                 wanted.push((bytes.next_multiple_of(ALIGNMENT), *life, buffer));
             }
         }
@@ -164,5 +217,18 @@ impl Planned {
             let at = placed.partition_point(|(from, _, _)| *from <= start);
             placed.insert(at, (start, start + bytes, life));
         }
+    }
+}
+
+/// Whether the kernels of an op take rows of this operand, or of this result, that lie apart.
+fn pitched(op: &Op, index: usize, is_result: bool) -> bool {
+    match op {
+        Op::Linear { .. } => is_result,
+        Op::LinearBackwardInput | Op::LinearBackwardWeight | Op::BiasBackward { .. } => {
+            !is_result && index == 0
+        }
+        Op::CrossEntropy { .. } => !is_result && index == 0,
+        Op::CrossEntropyBackward { .. } => is_result || index == 1,
+        _ => false,
     }
 }

@@ -205,7 +205,7 @@ impl Case {
 }
 
 fn as_operands<'a>(edges: &[(Tensor, &'a Value)]) -> Vec<Operand<'a>> {
-    edges.iter().map(|(tensor, value)| Operand { tensor: *tensor, value }).collect()
+    edges.iter().map(|(tensor, value)| Operand::new(*tensor, value)).collect()
 }
 
 /// Makes the launches of a node and runs them; `None` when it has no kernel.

@@ -38,9 +38,20 @@ pub(super) fn each_total(
 
 /// out\[c\] = the sum over the rows of x, which is rows × columns in memory; false where there is no kernel yet.
 pub fn column_sums(x: Tensor, rows: usize, columns: usize, out: Tensor, launches: &mut Launches) -> bool {
+    column_sums_of_rows(x, columns, [rows, columns], out, launches)
+}
+
+/// The same for rows that lie `pitch` elements apart.
+pub fn column_sums_of_rows(
+    x: Tensor,
+    pitch: usize,
+    [rows, columns]: [usize; 2],
+    out: Tensor,
+    launches: &mut Launches,
+) -> bool {
     let count = blocks(rows);
     let sums = if count == 1 { out } else { Tensor::f32(launches.scratch(count * columns * 4)) };
-    let arguments = Arguments::new().tensor(x).size(rows).size(columns).tensor(sums);
+    let arguments = Arguments::new().tensor(x).size(pitch).size(rows).size(columns).tensor(sums);
     each_block("column_blocks", rows, columns, arguments, launches);
     if count > 1 {
         totals(sums.address, count, columns, [out, Tensor::NONE], launches);

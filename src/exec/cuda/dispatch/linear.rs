@@ -14,7 +14,7 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         }
         (Op::LinearBackwardInput, [dy, weight], _) => {
             let ((rows, depth), columns) = (dy.rows_and_columns(), weight.size(1));
-            let (a, b) = (row_major(dy.tensor, depth, 0), row_major(weight.tensor, columns, 0));
+            let (a, b) = (row_major(dy.tensor, dy.pitch, 0), row_major(weight.tensor, columns, 0));
             let y = row_major(call.output(0), columns, 0);
             let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
             product(call.arithmetic, &op, None, launches);
@@ -22,7 +22,7 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         }
         (Op::LinearBackwardWeight, [dy, x], _) => {
             let ((depth, rows), (_, columns)) = (dy.rows_and_columns(), x.rows_and_columns());
-            let (a, b) = (transposed(row_major(dy.tensor, rows, 0)), row_major(x.tensor, columns, 0));
+            let (a, b) = (transposed(row_major(dy.tensor, dy.pitch, 0)), row_major(x.tensor, columns, 0));
             let y = row_major(call.output(0), columns, 0);
             let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
             product(call.arithmetic, &op, None, launches);
@@ -32,7 +32,9 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         (Op::BiasBackward { .. }, [dy], [out]) => {
             let columns = out.elements();
             let rows = dy.elements().checked_div(columns).unwrap_or(0);
-            columns::column_sums(dy.tensor, rows, columns, out.tensor, launches)
+            // Images have their channels last too, whatever their shape says.
+            let pitch = if dy.pitch > dy.rows_and_columns().1 { dy.pitch } else { columns };
+            columns::column_sums_of_rows(dy.tensor, pitch, [rows, columns], out.tensor, launches)
         }
         _ => false,
     }
@@ -42,7 +44,7 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
 fn forward(call: &Call<'_>, columns: usize, bias: Option<Tensor>, launches: &mut Launches) {
     let (rows, depth) = call.inputs[0].rows_and_columns();
     let (a, b) = (row_major(call.input(0), depth, 0), transposed(row_major(call.input(1), depth, 0)));
-    let y = row_major(call.output(0), columns, 0);
+    let y = row_major(call.output(0), call.outputs[0].pitch, 0);
     let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
     product(call.arithmetic, &op, bias, launches);
 }

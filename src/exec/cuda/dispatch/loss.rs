@@ -85,6 +85,7 @@ fn cross_entropy(call: &Call<'_>, rule: &CrossEntropy, launches: &mut Launches) 
     let losses = launches.scratch(rows * 4);
     let count = launches.scratch(4);
     let arguments = Arguments::new().tensor(logits).tensor(labels).tensor(call.output(1)).address(losses);
+    let arguments = arguments.size(call.inputs[0].pitch);
     let arguments = arguments.size(rows).int(classes).float(rule.kept()).float(rule.spread());
     let arguments = arguments.int(i32::from(rule.smoothing != 0.0)).int(rule.ignore);
     by_rows(["cross_entropy_short", "cross_entropy_long"], rows, rule.classes, arguments, launches);
@@ -100,6 +101,7 @@ fn cross_entropy_backward(call: &Call<'_>, rule: &CrossEntropy, launches: &mut L
     let Some(classes) = int(rule.classes) else { return false };
     let arguments = (0..5).fold(Arguments::new(), |arguments, index| arguments.tensor(call.input(index)));
     let arguments = arguments.tensor(call.output(0));
+    let arguments = arguments.size(call.inputs[1].pitch).size(call.outputs[0].pitch);
     let finish = |arguments: Arguments| {
         arguments.int(classes).float(rule.kept()).float(rule.spread()).int(rule.ignore)
     };

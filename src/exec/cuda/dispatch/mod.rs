@@ -27,6 +27,15 @@ pub struct Operand<'a> {
     pub tensor: Tensor,
     /// Shape, dtype, name.
     pub value: &'a Value,
+    /// Elements from a row (the last axis) to the next. More than a row has only for operands that `memory::pitched` allows.
+    pub pitch: usize,
+}
+
+impl<'a> Operand<'a> {
+    /// An operand whose rows lie close.
+    pub fn new(tensor: Tensor, value: &'a Value) -> Self {
+        Self { tensor, value, pitch: value.shape.last().copied().unwrap_or(1) }
+    }
 }
 
 impl Operand<'_> {

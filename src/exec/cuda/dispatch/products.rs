@@ -110,6 +110,9 @@ fn by_library(op: &Product, bias: Option<Tensor>, launches: &mut Launches) {
     let direct = y.tensor.format == DType::F32 || (y.tensor.format == format && format != DType::Tf32);
     let apart = op.batch > 1 && bias.is_some();
     if direct && !apart {
+        if let Some(bias) = bias.filter(|bias| bias.format == y.tensor.format && op.depth > 0) {
+            return launches.biased_product(op, bias);
+        }
         if let Some(bias) = bias {
             bias_rows(bias, &op, launches);
             op.beta = 1.0;

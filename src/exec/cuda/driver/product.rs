@@ -3,12 +3,13 @@
 //! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
 
 use super::fault;
-use crate::exec::cuda::launch::{Matrix, Product};
+use crate::exec::cuda::launch::{Matrix, Product, Tensor};
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
 use cudarc::cublas::{CudaBlas, result as blas, sys};
-use cudarc::driver::result;
-use std::ffi::c_int;
+use cudarc::cublaslt::{result as light, sys as light_sys};
+use cudarc::driver::{result, sys as driver_sys};
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// Bytes of workspace: what cuBLAS itself takes on Hopper. Its size takes part in the choice of the algorithm, so it is fixed.
@@ -17,6 +18,17 @@ const WORKSPACE: usize = 32 << 20;
 /// cuBLAS, set up.
 pub(super) struct Products {
     handle: Arc<CudaBlas>,
+    /// cublasLt, for products with a bias: it adds it before the result is rounded and written.
+    light: light_sys::cublasLtHandle_t,
+    stream: driver_sys::CUstream,
+    workspace: u64,
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `new` and is destroyed once; a failure leaves it to the end of the process.
+        let _ = unsafe { light::destroy_handle(self.light) };
+    }
 }
 
 fn failed(doing: &str, error: blas::CublasError) -> ExecFault {
@@ -29,7 +41,7 @@ impl Products {
     ///
     /// # Errors
     /// Too little memory, or the library's own.
-    pub fn new(handle: Arc<CudaBlas>) -> Result<(u64, Self), ExecFault> {
+    pub fn new(handle: Arc<CudaBlas>, stream: driver_sys::CUstream) -> Result<(u64, Self), ExecFault> {
         // SAFETY: the caller frees it after the handle.
         let workspace = unsafe { result::malloc_sync(WORKSPACE) }
             .map_err(|error| fault("allocating cuBLAS's workspace", error))?;
@@ -47,7 +59,8 @@ impl Products {
                 .and_then(|()| sys::cublasSetWorkspace_v2(raw, workspace as *mut _, WORKSPACE).result())
         };
         done.map_err(|error| failed("setting up cuBLAS", error))?;
-        Ok((workspace, Self { handle }))
+        let light = light::create_handle().map_err(|error| light_failed("setting up cublasLt", error))?;
+        Ok((workspace, Self { handle, light, stream, workspace }))
     }
 
     /// Begins a product on the handle's stream.
@@ -119,6 +132,140 @@ impl Products {
             let format = a.tensor.format;
             failed(
                 &format!("the product of {batch} × {rows}×{depth} and {depth}×{columns} in {format:?}"),
+                error,
+            )
+        })
+    }
+}
+
+/// What cublasLt needs to know of a product; destroyed with it.
+struct Described {
+    product: light_sys::cublasLtMatmulDesc_t,
+    first: light_sys::cublasLtMatrixLayout_t,
+    second: light_sys::cublasLtMatrixLayout_t,
+    result: light_sys::cublasLtMatrixLayout_t,
+    preference: light_sys::cublasLtMatmulPreference_t,
+}
+
+impl Drop for Described {
+    fn drop(&mut self) {
+        // SAFETY: each was made by `new` and is destroyed once.
+        unsafe {
+            let _ = light::destroy_matmul_pref(self.preference);
+            for layout in [self.first, self.second, self.result] {
+                let _ = light::destroy_matrix_layout(layout);
+            }
+            let _ = light::destroy_matmul_desc(self.product);
+        }
+    }
+}
+
+impl Described {
+    /// A product with the bias as its epilogue. Sums are not split, so that no order of partial sums is left open.
+    fn new(call: &Call, bias: Tensor) -> Result<Self, light::CublasError> {
+        let size = |side: c_int| u64::try_from(side).unwrap_or(0);
+        let layout = |kind, transposed: bool, rows: c_int, columns: c_int, stride: c_int| {
+            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+            light::create_matrix_layout(kind, size(rows), size(columns), i64::from(stride))
+        };
+        let is_transposed = |operation| operation == sys::cublasOperation_t::CUBLAS_OP_T;
+        let [first, second] = [call.first, call.second].map(is_transposed);
+        // SAFETY: the types are the same numbers of the same header in both bindings.
+        let [operands, result]: [light_sys::cudaDataType; 2] =
+            unsafe { [std::mem::transmute(call.operands), std::mem::transmute(call.result)] };
+        let compute = light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let fast = light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
+        let tf32 = call.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
+        let described = Self {
+            product: light::create_matmul_desc(
+                if tf32 { fast } else { compute },
+                light_sys::cudaDataType::CUDA_R_32F,
+            )?,
+            first: layout(operands, first, call.m, call.k, call.strides[0])?,
+            second: layout(operands, second, call.k, call.n, call.strides[1])?,
+            result: layout(result, false, call.m, call.n, call.strides[2])?,
+            preference: light::create_matmul_pref()?,
+        };
+        let epilogue = light_sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
+        let workspace = WORKSPACE;
+        let unsplit = light_sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE;
+        use light_sys::cublasLtMatmulDescAttributes_t as Attribute;
+        use light_sys::cublasLtMatmulPreferenceAttributes_t as Preference;
+        // SAFETY: each attribute is read from a variable of its type before the call returns.
+        unsafe {
+            let set = |attribute, value: *const c_void, bytes| {
+                light::set_matmul_desc_attribute(described.product, attribute, value, bytes)
+            };
+            set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const call.first).cast(), 4)?;
+            set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const call.second).cast(), 4)?;
+            set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), 4)?;
+            set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias.address).cast(), 8)?;
+            let prefer = |attribute, value: *const c_void, bytes| {
+                light::set_matmul_pref_attribute(described.preference, attribute, value, bytes)
+            };
+            prefer(
+                Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                (&raw const workspace).cast(),
+                size_of::<usize>(),
+            )?;
+            prefer(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, (&raw const unsplit).cast(), 4)?;
+        }
+        Ok(described)
+    }
+}
+
+fn light_failed(doing: &str, error: light::CublasError) -> ExecFault {
+    ExecFault::device(format!("{doing}: cublasLt says {:?}", error.0))
+        .help("`amp env` says which cuBLAS was found")
+}
+
+impl Products {
+    /// Begins a product to which a bias is added.
+    ///
+    /// # Errors
+    /// As [`Products::enqueue`].
+    pub fn enqueue_with_bias(&self, product: &Product, bias: Tensor) -> Result<(), ExecFault> {
+        let call = Call::new(product)?;
+        let [x_at, w_at, y_at] = [product.b, product.a, product.y].map(|matrix| matrix.tensor.address);
+        let run = || {
+            let described = Described::new(&call, bias)?;
+            // SAFETY: descriptors live until the return, and what they describe is read before it; the addresses are of allocations
+            // of this device that hold the matrices.
+            unsafe {
+                let found = light::get_matmul_algo_heuristic(
+                    self.light,
+                    described.product,
+                    described.first,
+                    described.second,
+                    described.result,
+                    described.result,
+                    described.preference,
+                )?;
+                light::matmul(
+                    self.light,
+                    described.product,
+                    (&raw const product.alpha).cast(),
+                    (&raw const product.beta).cast(),
+                    x_at as *const _,
+                    described.first,
+                    w_at as *const _,
+                    described.second,
+                    y_at as *const _,
+                    described.result,
+                    y_at as *mut _,
+                    described.result,
+                    &raw const found.algo,
+                    self.workspace as *mut _,
+                    WORKSPACE,
+                    self.stream.cast(),
+                )
+            }
+        };
+        run().map_err(|error| {
+            let Product { a, rows, columns, depth, .. } = product;
+            let format = a.tensor.format;
+            light_failed(
+                &format!("the product of {rows}×{depth} and {depth}×{columns} in {format:?} with a bias"),
                 error,
             )
         })

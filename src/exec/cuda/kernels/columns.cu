@@ -1,15 +1,15 @@
 // Sums over the rows of a matrix; see columns.cuh.
 #include "columns.cuh"
 
-// out[block, column] = the sum of the block's rows of x.
-KERNEL(column_blocks, Tensor x, i64 rows, i64 columns, Tensor out) {
+// out[block, column] = the sum of the block's rows of x, which lie `pitch` elements apart.
+KERNEL(column_blocks, Tensor x, i64 pitch, i64 rows, i64 columns, Tensor out) {
     const ColumnBlock block = column_block(rows, columns);
     if (!block.is_there) return;
     with_format(x.format, [&](auto format) {
         float sum = 0.0f;
 #pragma unroll 16
         for (i64 row = block.first; row < block.end; row++)
-            sum += load_as<decltype(format)::format>(x, row * columns + block.column);
+            sum += load_as<decltype(format)::format>(x, row * pitch + block.column);
         store(out, block.number, sum);
     });
 }

@@ -150,6 +150,9 @@ struct Seen {
           left((int)given.out_pixels()), first(first_line) {
         whole = sizes.group_in() % 4 == 0;
         wide = runs_of_four(x, sizes.channels, 0);
+        // `next` moves both chunks, also where a thread has one.
+        image[0] = image[1] = 0;
+        inside[0] = inside[1] = row[0] = row[1] = column[0] = column[1] = 0;
     }
 
     __device__ inline void place(int i, int line, int k) {
@@ -196,7 +199,7 @@ struct Seen {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             column[i] += K_TILE;
-            while (column[i] >= sizes.out_width) {
+            while (column[i] >= sizes.out_width && sizes.out_width > 0) {
                 column[i] -= sizes.out_width;
                 if (++row[i] == sizes.out_height) {
                     row[i] = 0;

@@ -8,10 +8,10 @@ namespace {
 
 // The log-sum-exp of each row, and its loss: kept·(lse - x of the label) + spread·Σ(lse - x), the second only where `smoothed`.
 template <class Team>
-__device__ inline void cross_entropy(Tensor logits, Tensor labels, Tensor lse, float* losses, i64 rows, int classes, float kept,
-                                     float spread, int smoothed, int ignored) {
+__device__ inline void cross_entropy(Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes,
+                                     float kept, float spread, int smoothed, int ignored) {
     const Team team(rows);
-    const i64 start = team.row * classes;
+    const i64 start = team.row * pitch;
     with_format(logits.format, [&](auto format) {
         const auto x = [&](int i) { return load_as<decltype(format)::format>(logits, start + i); };
         const float max = team.template max<8>(classes, x);
@@ -37,14 +37,14 @@ __device__ inline void cross_entropy(Tensor logits, Tensor labels, Tensor lse, f
 
 }  // namespace
 
-KERNEL(cross_entropy_short, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 rows, int classes, float kept,
-       float spread, int smoothed, int ignored) {
-    cross_entropy<SixteenThreads>(logits, labels, lse, losses, rows, classes, kept, spread, smoothed, ignored);
+KERNEL(cross_entropy_short, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes,
+       float kept, float spread, int smoothed, int ignored) {
+    cross_entropy<SixteenThreads>(logits, labels, lse, losses, pitch, rows, classes, kept, spread, smoothed, ignored);
 }
 
-KERNEL(cross_entropy_long, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 rows, int classes, float kept,
-       float spread, int smoothed, int ignored) {
-    cross_entropy<WholeBlock>(logits, labels, lse, losses, rows, classes, kept, spread, smoothed, ignored);
+KERNEL(cross_entropy_long, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes,
+       float kept, float spread, int smoothed, int ignored) {
+    cross_entropy<WholeBlock>(logits, labels, lse, losses, pitch, rows, classes, kept, spread, smoothed, ignored);
 }
 
 // Adds the number of labels that count to `count`; 16 labels a thread.
@@ -86,26 +86,27 @@ __device__ inline LabelRow label_row(Tensor labels, Tensor lse, Tensor dloss, Te
 }  // namespace
 
 // Blocks along x are rows, along y their parts of 2048 classes.
-KERNEL(cross_entropy_gradient_long, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, int classes,
-       float kept, float spread, int ignored) {
+KERNEL(cross_entropy_gradient_long, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx,
+       i64 from_pitch, i64 to_pitch, int classes, float kept, float spread, int ignored) {
     const i64 row = blockIdx.x;
     const LabelRow mine = label_row(labels, lse, dloss, count, row, classes, kept, spread, ignored);
     const int first = blockIdx.y * 2048, end = classes - first < 2048 ? classes : first + 2048;
     with_format(logits.format, [&](auto format) {
-        const i64 start = row * classes;
+        const i64 from = row * from_pitch, to = row * to_pitch;
         read_then_write<4>(
-            first + threadIdx.x, end, 256, [&](i64 i) { return load_as<decltype(format)::format>(logits, start + i); },
-            [&](i64 i, float x) { store(dx, start + i, mine.gradient((int)i, x)); });
+            first + threadIdx.x, end, 256, [&](i64 i) { return load_as<decltype(format)::format>(logits, from + i); },
+            [&](i64 i, float x) { store(dx, to + i, mine.gradient((int)i, x)); });
     });
 }
 
 // A thread an element.
-KERNEL(cross_entropy_gradient_short, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 rows,
-       int classes, float kept, float spread, int ignored) {
+KERNEL(cross_entropy_gradient_short, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx,
+       i64 from_pitch, i64 to_pitch, i64 rows, int classes, float kept, float spread, int ignored) {
     const i64 at = thread_number(), row = at / classes;
     if (row >= rows) return;
     const LabelRow mine = label_row(labels, lse, dloss, count, row, classes, kept, spread, ignored);
-    store(dx, at, mine.gradient((int)(at - row * classes), load(logits, at)));
+    const i64 column = at - row * classes;
+    store(dx, row * to_pitch + column, mine.gradient((int)column, load(logits, row * from_pitch + column)));
 }
 
 namespace {

@@ -72,10 +72,9 @@ __device__ inline void layer_norm_gradient(
     const bool centred = means.data != nullptr;
     const float mean = team.is_there ? parameter(means, team.row, 0.0f) : 0.0f;
     const float rstd = team.is_there ? load(rstds, team.row) : 0.0f;
-    with_format(common_format(x, dy), [&](auto format) {
-        constexpr int FORMAT = decltype(format)::format;
-        const auto normal = [&](int i) { return (load_as<FORMAT>(x, start + i) - mean) * rstd; };
-        const auto g = [&](int i) { return load_as<FORMAT>(dy, start + i) * load(gamma, i); };
+    with_formats(x.format, dy.format, [&](auto of_x, auto of_dy) {
+        const auto normal = [&](int i) { return (load_as<decltype(of_x)::format>(x, start + i) - mean) * rstd; };
+        const auto g = [&](int i) { return load_as<decltype(of_dy)::format>(dy, start + i) * load(gamma, i); };
         row_gradient<2>(team, columns, centred, rstd, normal, g, [&](int i, float value) { store(dx, start + i, value); });
     });
 }
@@ -96,14 +95,14 @@ KERNEL(layer_norm_gradient_long, Tensor dy, Tensor x, Tensor gamma, Tensor mean,
 KERNEL(layer_norm_blocks, Tensor dy, Tensor x, Tensor means, Tensor rstds, i64 rows, i64 columns, int sets, float* out) {
     const ColumnBlock block = column_block(rows, columns);
     if (!block.is_there) return;
-    with_format(common_format(x, dy), [&](auto format) {
-        constexpr int FORMAT = decltype(format)::format;
+    with_formats(x.format, dy.format, [&](auto of_x, auto of_dy) {
         float gamma = 0.0f, beta = 0.0f;
-#pragma unroll 8
+#pragma unroll 16
         for (i64 row = block.first; row < block.end; row++) {
             const i64 at = row * columns + block.column;
-            const float slope = load_as<FORMAT>(dy, at);
-            const float normal = (load_as<FORMAT>(x, at) - parameter(means, row, 0.0f)) * load(rstds, row);
+            const float slope = load_as<decltype(of_dy)::format>(dy, at);
+            const float mean = means.data ? ((const float*)means.data)[row] : 0.0f;
+            const float normal = (load_as<decltype(of_x)::format>(x, at) - mean) * ((const float*)rstds.data)[row];
             gamma += slope * normal;
             beta += slope;
         }

@@ -30,6 +30,15 @@ __device__ inline void with_format(int format, Work work) {
     }
 }
 
+// Calls work with the formats of two tensors as types: those pairs that steps in mixed precision have, else none is known.
+template <class Work>
+__device__ inline void with_formats(int a, int b, Work work) {
+    if (a == b) return with_format(a, [&](auto format) { work(format, format); });
+    if (a == F32 && b == F16) return work(Fixed<F32>{}, Fixed<F16>{});
+    if (a == F32 && b == BF16) return work(Fixed<F32>{}, Fixed<BF16>{});
+    work(Fixed<ANY_FORMAT>{}, Fixed<ANY_FORMAT>{});
+}
+
 // The common format of two tensors, or that they have none.
 __device__ inline int common_format(Tensor a, Tensor b) { return a.format == b.format ? a.format : ANY_FORMAT; }
 

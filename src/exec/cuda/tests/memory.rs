@@ -29,7 +29,7 @@ fn results_that_live_together_lie_apart() {
         let placed: Vec<(usize, usize, (usize, usize))> = (0..program.buffers.len())
             .filter_map(|buffer| {
                 let start = planned.offsets[buffer]?;
-                let bytes = program.buffers[buffer].elements * planned.formats[buffer].bytes();
+                let bytes = planned.elements_with_gaps(buffer) * planned.formats[buffer].bytes();
                 Some((start, start + bytes, lives[buffer]?))
             })
             .collect();

@@ -123,7 +123,7 @@ fn relaid(device: &mut dyn Device, to_last: bool, from: &(Value, Buffer)) -> Opt
         Tensor { address, format: value.dtype }
     });
     device.upload(source.address, &to_bytes(buffer, value.dtype)).expect("an upload");
-    let operands = [source, target].map(|tensor| Operand { tensor, value });
+    let operands = [source, target].map(|tensor| Operand::new(tensor, value));
     launch_all(device, |launches| dispatch::relayout(to_last, &operands[0], &operands[1], launches))?;
     Some(from_device(device, target, value))
 }

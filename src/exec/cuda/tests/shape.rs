@@ -70,7 +70,7 @@ fn relayouts_of_all_sizes() {
                     let bytes = to_bytes(&Buffer::Float(from.clone()), format);
                     device.upload(source.address, &bytes).expect("an upload");
                     let mut probe = Launches::new(0, 0);
-                    let operands = [source, target].map(|tensor| Operand { tensor, value: &described });
+                    let operands = [source, target].map(|tensor| Operand::new(tensor, &described));
                     assert!(dispatch::relayout(to_last, &operands[0], &operands[1], &mut probe));
                     let constants = device.allocate(probe.constant_bytes.len().max(1)).expect("memory");
                     device.upload(constants, &probe.constant_bytes).expect("an upload");
