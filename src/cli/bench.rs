@@ -76,7 +76,7 @@ fn time(
         }
         watch.seconds()
     };
-    let mut ops: Vec<(&str, OpTime)> = engine.measure(false).into_iter().collect();
+    let mut ops: Vec<(String, OpTime)> = engine.measure(false).into_iter().collect();
     ops.sort_by(|left, right| right.1.seconds.total_cmp(&left.1.seconds));
     let median = times[times.len() / 2];
     let examples = (plan.data.batch * plan.train.accumulate.max(1) as usize) as f64;
@@ -122,7 +122,7 @@ fn time(
             ));
         }
         let known: f64 = ops.iter().map(|(_, time)| time.seconds).sum();
-        let rest = ("between ops", OpTime { calls: 0, seconds: (whole - known).max(0.0) });
+        let rest = ("between ops".to_owned(), OpTime { calls: 0, seconds: (whole - known).max(0.0) });
         for (kind, time) in ops.iter().chain([&rest]) {
             ui.data(&format!(
                 "  {kind:<24} {:>4} × {:>9.4} ms {:>5.1} %",

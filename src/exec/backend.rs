@@ -114,7 +114,7 @@ pub trait Backend: Send {
     fn step_graph(&self, stage: usize) -> Option<&StepGraph>;
 
     /// Begins to measure where time goes, by kind of op or kernel, or ends and gives what was measured.
-    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime>;
+    fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime>;
 
     /// What it takes of a device of its own; `None` for the CPU.
     fn device_use(&self) -> Option<DeviceUse>;

@@ -84,7 +84,7 @@ pub struct Engine {
     culprit: Option<String>,
     keys: Keys,
     /// Seconds and calls by op kind, when somebody measures.
-    profile: Option<BTreeMap<&'static str, OpTime>>,
+    profile: Option<BTreeMap<String, OpTime>>,
 }
 
 impl Engine {
@@ -317,7 +317,7 @@ impl Engine {
     }
 
     /// Begins to measure where time goes, or ends and gives what was measured.
-    pub fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+    pub fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime> {
         std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
     }
 
@@ -420,7 +420,7 @@ impl Engine {
                         Action::Run(index) => nodes[index].op.kind(),
                         Action::Relayout => "relayout",
                     };
-                    let time = profile.entry(kind).or_default();
+                    let time = profile.entry(kind.to_owned()).or_default();
                     time.calls += 1;
                     time.seconds += watch.seconds();
                 }
@@ -488,7 +488,7 @@ impl Backend for Engine {
         None
     }
 
-    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+    fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime> {
         self.measure(on)
     }
 

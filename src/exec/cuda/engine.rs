@@ -38,7 +38,7 @@ pub struct Engine {
     culprit: Option<String>,
     fingerprint: Section,
     /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
-    profile: Option<BTreeMap<&'static str, OpTime>>,
+    profile: Option<BTreeMap<String, OpTime>>,
 }
 
 impl Engine {
@@ -98,7 +98,7 @@ impl Engine {
             let watch = Stopwatch::start();
             device.launch(launch)?;
             device.synchronise()?;
-            let time = profile.entry(launch.name()).or_default();
+            let time = profile.entry(launch.described()).or_default();
             time.calls += 1;
             time.seconds += watch.seconds();
         }
@@ -209,7 +209,7 @@ impl Engine {
                     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
                     self.device.upload(target.address, &bytes)?;
                 }
-                Buffer::Float(values) => self.device.upload(target.address, &float_bytes(values))?,
+                Buffer::Float(values) => self.device.upload(target.address, bytes_of(values))?,
             }
         }
         Ok(())
@@ -263,7 +263,7 @@ impl Backend for Engine {
         Some(DeviceUse { planned, in_use, launches })
     }
 
-    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+    fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime> {
         std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
     }
 
@@ -373,6 +373,13 @@ fn read_floats(device: &mut dyn Device, tensor: Tensor, elements: usize) -> Resu
 
 fn float_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// The bytes of numbers as they lie in memory, which is as the device has them: both are little endian.
+fn bytes_of(values: &[f32]) -> &[u8] {
+    const { assert!(cfg!(target_endian = "little"), "hosts of CUDA devices are little endian") };
+    // SAFETY: every byte of a float is initialised, and bytes may lie anywhere.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {

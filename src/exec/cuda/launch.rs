@@ -165,6 +165,19 @@ pub enum Launch {
 }
 
 impl Launch {
+    /// As [`Launch::name`], with the sizes of products, whose time depends on them most.
+    pub fn described(&self) -> String {
+        match self {
+            Self::Product(product) | Self::BiasedProduct(product, _) => {
+                let Product { a, y, rows, columns, depth, batch, .. } = product;
+                let batch = if *batch > 1 { format!("{batch} × ") } else { String::new() };
+                let (from, to) = (a.tensor.format, y.tensor.format);
+                format!("{} {batch}{rows}×{columns}×{depth} {from} to {to}", self.name())
+            }
+            _ => self.name().to_owned(),
+        }
+    }
+
     /// The kernel's name, or what is done in its place.
     pub fn name(&self) -> &'static str {
         match self {
