@@ -216,6 +216,7 @@ impl Blueprint {
                 tensor: tensors[*buffer],
                 value: step.value(program.buffers[*buffer].value),
                 pitch: planned.pitches[*buffer],
+                tail: planned.tails[program.owner(*buffer)],
             };
             let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
             let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
@@ -245,6 +246,11 @@ impl Blueprint {
             };
             if !done {
                 return Err(ExecFault::no_kernel(kind));
+            }
+            for output in outputs.iter().filter(|output| output.tail > 0) {
+                let width = output.tensor.format.bytes();
+                let end = output.tensor.address + (output.elements() * width) as u64;
+                launches.clear(end, output.tail * width);
             }
         }
         if program.first_part >= program.instructions.len() {

@@ -22,6 +22,8 @@ pub struct Planned {
     pub rows: Vec<usize>,
     /// For each buffer the elements from a row to the next: those of a row, or more where that makes rows begin at 16 bytes.
     pub pitches: Vec<usize>,
+    /// For each buffer that owns memory the zeros behind it, in elements: what makes a weight as high as the rows of its logits are apart.
+    pub tails: Vec<usize>,
     /// For each buffer that owns memory in the block of results its first byte.
     pub offsets: Vec<Option<usize>>,
     /// Bytes of the block.
@@ -37,10 +39,12 @@ impl Planned {
         let row = |value: ValueId| values[value.index()].shape.last().copied().unwrap_or(1);
         let rows: Vec<usize> = program.buffers.iter().map(|buffer| row(buffer.value)).collect();
         let pitches = rows.clone();
-        let mut planned = Self { program, formats, rows, pitches, offsets, bytes: 0 };
+        let tails = vec![0; program.buffers.len()];
+        let mut planned = Self { program, formats, rows, pitches, tails, offsets, bytes: 0 };
         let kept: Vec<BufferId> = keep.iter().filter_map(|value| planned.program.buffer_of(*value)).collect();
         planned.fold_casts(nodes, &kept);
         planned.widen_rows(nodes, values, &kept);
+        planned.add_tails(nodes, &kept);
         planned.assign(&kept);
         planned
     }
@@ -169,10 +173,50 @@ impl Planned {
         }
     }
 
-    /// Elements of a buffer and of the gaps between its rows.
+    /// Puts zeros behind the cast copy of a weight whose logits have wider rows than it has lines: products then have sides that tensor
+    /// cores like, and the columns more are of no account.
+    fn add_tails(&mut self, nodes: &[Node], kept: &[BufferId]) {
+        let mut wanted = vec![0; self.program.buffers.len()];
+        let mut allowed = vec![true; self.program.buffers.len()];
+        for buffer in kept {
+            allowed[self.program.owner(*buffer)] = false;
+        }
+        for instruction in &self.program.instructions {
+            let op = match instruction.action {
+                Action::Run(node) => Some(&nodes[node].op),
+                Action::Relayout => None,
+            };
+            let wide = match op {
+                Some(Op::Linear { .. }) => instruction.outputs.first(),
+                Some(Op::LinearBackwardInput) => instruction.inputs.first(),
+                _ => None,
+            };
+            for (index, buffer) in instruction.inputs.iter().enumerate() {
+                let owner = self.program.owner(*buffer);
+                match wide {
+                    Some(wide) if index == 1 => {
+                        let more = self.pitches[*wide] - self.rows[*wide];
+                        wanted[owner] = wanted[owner].max(more * self.rows[*buffer]);
+                    }
+                    _ => allowed[owner] = false,
+                }
+            }
+            for buffer in &instruction.outputs {
+                allowed[self.program.owner(*buffer)] &= op == Some(&Op::Cast);
+            }
+        }
+        for owner in 0..self.program.buffers.len() {
+            let own = matches!(self.program.buffers[owner].place, Place::Slot(_));
+            if own && allowed[owner] && !self.program.fed_by_host()[owner] {
+                self.tails[owner] = wanted[owner];
+            }
+        }
+    }
+
+    /// Elements of a buffer, of the gaps between its rows and of the zeros behind it.
     pub fn elements_with_gaps(&self, buffer: BufferId) -> usize {
         let (elements, row) = (self.program.buffers[buffer].elements, self.rows[buffer].max(1));
-        elements / row * self.pitches[buffer].max(1)
+        elements / row * self.pitches[buffer].max(1) + self.tails[buffer]
     }
 
     fn assign(&mut self, kept: &[BufferId]) {

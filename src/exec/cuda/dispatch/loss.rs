@@ -107,9 +107,9 @@ fn cross_entropy_backward(call: &Call<'_>, rule: &CrossEntropy, launches: &mut L
     };
     if rule.classes < CLASSES / 4 {
         let arguments = finish(arguments.size(rows));
-        launches.each("cross_entropy_gradient_short", rows * rule.classes, arguments);
+        launches.each("cross_entropy_gradient_short", rows * call.outputs[0].pitch, arguments);
     } else {
-        let parts = rule.classes.div_ceil(CLASSES);
+        let parts = call.outputs[0].pitch.div_ceil(CLASSES);
         launches.kernel("cross_entropy_gradient_long", [rows, parts, 1], THREADS, finish(arguments));
     }
     true

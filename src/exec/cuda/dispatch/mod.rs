@@ -29,12 +29,14 @@ pub struct Operand<'a> {
     pub value: &'a Value,
     /// Elements from a row (the last axis) to the next. More than a row has only for operands that `memory::pitched` allows.
     pub pitch: usize,
+    /// Zeros behind it, in elements; see `memory::Planned::tails`.
+    pub tail: usize,
 }
 
 impl<'a> Operand<'a> {
     /// An operand whose rows lie close.
     pub fn new(tensor: Tensor, value: &'a Value) -> Self {
-        Self { tensor, value, pitch: value.shape.last().copied().unwrap_or(1) }
+        Self { tensor, value, pitch: value.shape.last().copied().unwrap_or(1), tail: 0 }
     }
 }
 

@@ -4,11 +4,11 @@
 //! most broadcasts are rows of which one operand is repeated.
 
 use super::shape::{Axis, joined, strides, table};
-use super::{Call, columns};
+use super::{Arithmetic, Call, columns};
 use crate::arithmetic::philox::Stream;
 use crate::exec::cuda::launch::{Arguments, Launches};
 use crate::exec::reference::reduce::{ROWS, leading_rows};
-use crate::graph::{Op, Unary};
+use crate::graph::{DType, Op, Unary};
 
 /// The launches of a node of this family; false where there is no kernel.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
@@ -16,11 +16,11 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     let Some(elements) = call.outputs.first().map(super::Operand::elements) else { return false };
     let one = Arguments::new().tensor(x).tensor(y).size(elements);
     match call.op {
-        Op::Unary(kind) => eights(launches, forward(*kind), elements, one),
+        Op::Unary(kind) => eights(launches, forward(*kind, is_near(call)), elements, one),
         Op::Cast => eights(launches, "cast", elements, one),
         Op::UnaryBackward(kind) => {
             let arguments = Arguments::new().tensor(call.input(1)).tensor(x).tensor(y).size(elements);
-            eights(launches, gradient(*kind), elements, arguments);
+            eights(launches, gradient(*kind, is_near(call)), elements, arguments);
         }
         Op::Add => binary(call, 0, "add", launches),
         Op::Subtract => binary(call, 1, "subtract", launches),
@@ -51,8 +51,15 @@ pub(super) fn eights(launches: &mut Launches, name: &'static str, elements: usiz
     launches.each(name, elements.div_ceil(8), arguments);
 }
 
-fn forward(kind: Unary) -> &'static str {
+/// Whether a function may be near instead of right to the last place: a result in half precision that no order is promised of.
+fn is_near(call: &Call<'_>) -> bool {
+    call.arithmetic == Arithmetic::Device && matches!(call.output(0).format, DType::F16 | DType::Bf16)
+}
+
+fn forward(kind: Unary, near: bool) -> &'static str {
     match kind {
+        Unary::Gelu if near => "near_gelu_forward",
+        Unary::GeluTanh if near => "near_gelu_tanh_forward",
         Unary::Relu => "relu_forward",
         Unary::Gelu => "gelu_forward",
         Unary::GeluTanh => "gelu_tanh_forward",
@@ -62,8 +69,10 @@ fn forward(kind: Unary) -> &'static str {
     }
 }
 
-fn gradient(kind: Unary) -> &'static str {
+fn gradient(kind: Unary, near: bool) -> &'static str {
     match kind {
+        Unary::Gelu if near => "near_gelu_gradient",
+        Unary::GeluTanh if near => "near_gelu_tanh_gradient",
         Unary::Relu => "relu_gradient",
         Unary::Gelu => "gelu_gradient",
         Unary::GeluTanh => "gelu_tanh_gradient",

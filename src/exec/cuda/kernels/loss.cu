@@ -70,8 +70,9 @@ struct LabelRow {
     int label, classes, ignored;
     float lse, kept, spread, factor;
 
+    // Columns after the last class are +0: products read them.
     __device__ float gradient(int i, float x) const {
-        if (label == ignored) return 0.0f;
+        if (label == ignored || i >= classes) return 0.0f;
         if (label < 0 || label >= classes) return NAN;
         const float probability = portable_exp(x - lse);
         return factor * ((i == label ? probability - kept : probability) - spread);
@@ -90,11 +91,11 @@ KERNEL(cross_entropy_gradient_long, Tensor dloss, Tensor logits, Tensor labels, 
        i64 from_pitch, i64 to_pitch, int classes, float kept, float spread, int ignored) {
     const i64 row = blockIdx.x;
     const LabelRow mine = label_row(labels, lse, dloss, count, row, classes, kept, spread, ignored);
-    const int first = blockIdx.y * 2048, end = classes - first < 2048 ? classes : first + 2048;
+    const int first = blockIdx.y * 2048, end = to_pitch - first < 2048 ? (int)to_pitch : first + 2048;
     with_format(logits.format, [&](auto format) {
         const i64 from = row * from_pitch, to = row * to_pitch;
         read_then_write<4>(
-            first + threadIdx.x, end, 256, [&](i64 i) { return load_as<decltype(format)::format>(logits, from + i); },
+            first + threadIdx.x, end, 256, [&](i64 i) { return i < classes ? load_as<decltype(format)::format>(logits, from + i) : 0.0f; },
             [&](i64 i, float x) { store(dx, to + i, mine.gradient((int)i, x)); });
     });
 }
@@ -102,11 +103,12 @@ KERNEL(cross_entropy_gradient_long, Tensor dloss, Tensor logits, Tensor labels, 
 // A thread an element.
 KERNEL(cross_entropy_gradient_short, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx,
        i64 from_pitch, i64 to_pitch, i64 rows, int classes, float kept, float spread, int ignored) {
-    const i64 at = thread_number(), row = at / classes;
+    const i64 at = thread_number(), row = at / to_pitch;
     if (row >= rows) return;
     const LabelRow mine = label_row(labels, lse, dloss, count, row, classes, kept, spread, ignored);
-    const i64 column = at - row * classes;
-    store(dx, row * to_pitch + column, mine.gradient((int)column, load(logits, row * from_pitch + column)));
+    const i64 column = at - row * to_pitch;
+    const float x = column < classes ? load(logits, row * from_pitch + column) : 0.0f;
+    store(dx, at, mine.gradient((int)column, x));
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // Ops element by element, eight to a thread; means; dropout; sums that undo broadcasting.
 #include "arithmetic.cuh"
+#include "near.cuh"
 #include "wide.cuh"
 
 // y = FUNCTION(x).
@@ -22,6 +23,8 @@ UNARY(gelu_tanh_forward, gelu_tanh)
 UNARY(silu_forward, silu)
 UNARY(tanh_forward, portable_tanh)
 UNARY(sigmoid_forward, sigmoid)
+UNARY(near_gelu_forward, near_gelu)
+UNARY(near_gelu_tanh_forward, near_gelu_tanh)
 
 // y = FUNCTION(a, b), all of one shape.
 #define BINARY(name, FUNCTION)                                      \
@@ -48,6 +51,8 @@ BINARY(gelu_tanh_gradient, gelu_tanh_backward)
 BINARY(silu_gradient, silu_backward)
 BINARY(tanh_gradient, tanh_backward)
 BINARY(sigmoid_gradient, sigmoid_backward)
+BINARY(near_gelu_gradient, near_gelu_backward)
+BINARY(near_gelu_tanh_gradient, near_gelu_tanh_backward)
 
 KERNEL(scale_by, Tensor x, float factor, Tensor y, i64 n) {
     i64 first = thread_number() * 8;

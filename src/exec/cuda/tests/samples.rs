@@ -197,3 +197,39 @@ fn whole_steps_have_the_bits_of_the_cpu() {
         }
     }
 }
+
+/// Under the guarantee `device` sums have another order and functions of half precision are near, so a bound holds: the loss to a few
+/// units of the lower format, and all of a second run bit for bit.
+#[test]
+fn whole_steps_of_the_device_are_near_those_of_the_cpu_and_repeat() {
+    for index in 0..devices().len() {
+        for (name, sample, step) in sample_steps() {
+            let run = || {
+                let device = devices().swap_remove(index);
+                let arithmetic = Arithmetic::Device;
+                let opened =
+                    Engine::new(vec![step.clone()], 42, device, arithmetic, threads(), Isa::detect());
+                let mut engine = opened.unwrap_or_else(|fault| panic!("{name}: {}", fault.message));
+                engine.set_scale(sample.plan.scaler.first_scale()).expect("an upload");
+                let micro = sample.plan.train.accumulate.max(1) as u64;
+                let batches: Vec<Batch> = (0..micro).map(|number| batch(&sample, number)).collect();
+                let result = engine.step(0, &batches, 0, 0.01).expect("a step");
+                (result, batches, engine.fingerprint().expect("a digest"))
+            };
+            let (found, batches, fingerprint) = run();
+            assert_eq!(run().2, fingerprint, "{name}: a second run");
+            let mut reference = on_cpu::Engine::new(vec![step.clone()], 42, threads(), Isa::detect());
+            reference.set_scale(sample.plan.scaler.first_scale());
+            let expected = reference.step(0, &batches, 0, 0.01);
+            let unit = match name.rsplit(' ').next() {
+                Some("amp-bf16") => 1.0 / 128.0,
+                Some("fp32") => 1e-5,
+                _ => 1.0 / 1024.0,
+            };
+            let near = |a: f32, b: f32| a == b || (a - b).abs() <= 4.0 * unit * b.abs().max(1.0);
+            assert!(near(found.loss, expected.loss), "{name}: {found:?}, {expected:?}");
+            assert!(near(found.gradient_norm, expected.gradient_norm), "{name}: {found:?}, {expected:?}");
+            assert_eq!(found.skipped, expected.skipped, "{name}");
+        }
+    }
+}
