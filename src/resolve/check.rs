@@ -174,6 +174,10 @@ pub(crate) fn unknown_node<'a>(
 /// The property that was meant by the only unknown one: the only one that is required and missing, unless another is nearer.
 fn meant<'rule>(unknown: &[&Property], node: &Node, rule: &'rule NodeRule) -> Option<&'rule Rule> {
     let [unknown] = unknown else { return None };
+    // What is a node of the block is meant as that.
+    if rule.children.iter().any(|child| child.name == unknown.name.text) {
+        return None;
+    }
     let absent =
         |expected: &&Rule| expected.presence == Presence::Required && node.property(&expected.name).is_none();
     let mut absent = rule.properties.iter().filter(absent);
@@ -236,15 +240,36 @@ fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str,
         _ => format!("{count} arguments"),
     };
     let names: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
+    let elsewhere = !contains(node.span, argument.span);
+    let items = node.arguments.iter().filter(|other| other.span == argument.span).count();
+    // The items of a list have one place, that of the list.
+    let spread = elsewhere && items > 1;
     let diagnostic = Diagnostic::error(
         codes::EXTRA_ARGUMENT,
-        format!("`{path}` takes {expected} and has {}", node.arguments.len()),
-    )
-    .at(argument.span, "one too many");
-    sink.push(diagnostic.help(match names.as_slice() {
-        [] => "delete it".to_owned(),
-        _ => format!("settings are written `name=value`; known are {}", list(&names)),
-    }));
+        match spread {
+            true => format!("`{path}` takes {expected}, and is given a list of {items} items"),
+            false => format!("`{path}` takes {expected} and has {}", node.arguments.len()),
+        },
+    );
+    // The line that is wrong is that of the expression; the value was written for other lines too.
+    let diagnostic = match (elsewhere, spread) {
+        (false, _) => diagnostic.at(argument.span, "one too many"),
+        (true, true) => diagnostic.at(node.span, "given here").at(argument.span, "the list"),
+        (true, false) => {
+            diagnostic.at(node.span, "one too many here").at(argument.span, "its value is from here")
+        }
+    };
+    sink.push(
+        diagnostic.help(match names.as_slice() {
+            _ if spread && count == 1 => {
+                "take one item, such as `(expr)\"list[0]\"`, or how many there are: `(expr)\"length(list)\"`"
+                    .to_owned()
+            }
+            [] if elsewhere => "delete the expression from this line".to_owned(),
+            [] => "delete it".to_owned(),
+            _ => format!("settings are written `name=value`; known are {}", list(&names)),
+        }),
+    );
 }
 
 fn missing(rule: &Rule, node: &Node, path: &str, argument: bool, fields: &mut Fields<'_>, sink: &mut Sink) {
@@ -337,7 +362,16 @@ pub(crate) fn check_value(
     } else if !contains(node.span, argument.span) {
         diagnostic = diagnostic.at(node.span, "used here");
     }
-    if let Some(help) = fault.help {
+    let computed = !contains(node.span, argument.span);
+    let help = match (rule.kind, &argument.value) {
+        // The value is a number at its own place, and has to be one there.
+        (Kind::Text, Value::Number(_)) if computed && rule.one_of.is_empty() => Some(
+            "make a text of it where it is used: `(text)\"name-{n}\"` with the number's name in braces"
+                .to_owned(),
+        ),
+        _ => fault.help,
+    };
+    if let Some(help) = help {
         diagnostic = diagnostic.help(help);
     }
     sink.push(diagnostic);
@@ -529,13 +563,17 @@ fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> S
     })
 }
 
-/// What formats are called here that have other names elsewhere.
+/// What formats and types are called here that have other names elsewhere.
 fn other_name(text: &str) -> Option<&'static str> {
     match text.trim_start_matches("torch.") {
         "float32" | "fp32" | "float" => Some("f32"),
         "float16" | "fp16" | "half" => Some("f16"),
         "bfloat16" => Some("bf16"),
         "tensorfloat32" | "tensor-float-32" | "tensorfloat-32" => Some("tf32"),
+        "int" | "uint" | "i64" | "usize" => Some("integer"),
+        "f64" | "real" | "double" => Some("number"),
+        "bool" | "boolean" => Some("flag"),
+        "string" | "str" => Some("text"),
         _ => None,
     }
 }

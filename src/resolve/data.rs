@@ -333,11 +333,16 @@ pub(super) fn sizes_of(node: &Fields<'_>, path: &str, sink: &mut Sink) -> Vec<us
         .collect();
     if node.node.is_some_and(|node| node.arguments.is_empty()) {
         let diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no sizes"));
-        sink.push(
-            diagnostic
-                .at(place(node), "sizes are expected")
-                .help("write channels, height and width, such as `shape 1 8 8`"),
-        );
+        sink.push(diagnostic.at(place(node), "sizes are expected").help(
+            match node.node.map(|node| node.name.text.as_str()) {
+                Some("labels") => {
+                    "write the sizes behind its kind, such as `labels \"targets\" 10`".to_owned()
+                }
+                name => {
+                    format!("write channels, height and width, such as `{} 1 8 8`", name.unwrap_or("shape"))
+                }
+            },
+        ));
     }
     if sizes.len() > 7
         || sizes.iter().try_fold(1_usize, |all, size| all.checked_mul(*size)).is_none_or(|all| all > 1 << 31)

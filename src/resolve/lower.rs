@@ -136,6 +136,12 @@ impl<'a> Lowering<'a, '_> {
         let default = Fields::default();
         let fields = self.node("run").unwrap_or(&default);
         self.origins_of("run", fields);
+        if let (Some(name), Some(span)) = (fields.optional_text("name"), fields.span("name"))
+            && name.trim().is_empty()
+        {
+            let diagnostic = Diagnostic::error(codes::BAD_NAME, "the run's name is empty").at(span, "empty");
+            self.sink.push(diagnostic.help("write a name; lists of runs and reports show it"));
+        }
         let guarantee =
             if fields.text("guarantee") == "device" { Guarantee::Device } else { Guarantee::Portable };
         Run { name: fields.text("name").to_owned(), seed: fields.whole("seed"), guarantee }
@@ -321,6 +327,11 @@ impl<'a> Lowering<'a, '_> {
         for child in self.node("optimizer").into_iter().flat_map(|fields| fields.children_named("parameters"))
         {
             self.expect_globs(child, "parameters");
+            if child.node.is_some_and(|node| node.properties.is_empty()) {
+                let diagnostic = Diagnostic::error(codes::MISSING, "`parameters` sets nothing");
+                let diagnostic = diagnostic.at(self.place(Some(child)), "a setting is expected");
+                self.sink.push(diagnostic.help("write what is different for them, such as `weight-decay=0`"));
+            }
             let path = format!("optimizer.parameters.{}", groups.len());
             self.origin(path, Some(self.place(Some(child))));
             let globs = texts(child).map(|(glob, _)| glob).collect();
@@ -453,7 +464,10 @@ impl<'a> Lowering<'a, '_> {
                 ),
                 Some(_) => (
                     "mean squared error needs numbers to predict, and the data has classes",
-                    "write `loss \"cross-entropy\"`, or delete `classes`",
+                    match self.node("data").is_some_and(|data| data.child("synthetic").is_some()) {
+                        true => "write `loss \"cross-entropy\"`, or `labels \"targets\"` in the data",
+                        false => "write `loss \"cross-entropy\"`, or delete `classes`",
+                    },
                 ),
             };
             let diagnostic =

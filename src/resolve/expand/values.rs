@@ -49,10 +49,12 @@ impl Expander<'_, '_> {
         if let Some((first, _)) = saved.names.insert(name.to_owned(), (span, unique.clone())) {
             let diagnostic =
                 Diagnostic::error(codes::DUPLICATE_VALUE, format!("the value `{name}` is saved twice"));
+            let diagnostic = match first == span {
+                true => diagnostic.at(span, "saved again in each turn"),
+                false => diagnostic.at(span, "the name is taken").at(first, "by this value"),
+            };
             self.sink.push(
                 diagnostic
-                    .at(span, "the name is taken")
-                    .at(first, "by this value")
                     .help("give one of them another name; inside `repeat` write it as `(text)\"name-{i}\"`"),
             );
             return None;
