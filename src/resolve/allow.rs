@@ -21,12 +21,8 @@ fn allow(fields: &Fields<'_>, sink: &mut Sink) -> Option<Allow> {
         let digits = text.strip_prefix("AMP").unwrap_or_default();
         let formed = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
         let help = match nearest(text, known.iter().map(String::as_str)) {
-            _ if formed => {
-                "warnings that can be turned off are \"AMP0410\" to \"AMP0416\"; write the one that is shown"
-                    .to_owned()
-            }
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => "write the code that the warning shows, such as \"AMP0410\"".to_owned(),
+            Some(near) if !formed => format!("did you mean \"{near}\"?"),
+            _ => "write the code that the warning shows, such as \"AMP0410\"".to_owned(),
         };
         refuse(sink, message, place("code"), "not known", &help);
         return None;

@@ -138,6 +138,20 @@ pub(crate) fn check_nodes<'tree>(
 
 /// A node as a person might type it.
 fn example(rule: &NodeRule) -> String {
+    let known = match rule.name {
+        "amp" => "amp 1",
+        "run" => "run \"first\"",
+        "data" => "data \"digits\" { … }",
+        "batch" => "batch 64",
+        "model" => "model \"mlp\" classes=10",
+        "optimizer" => "optimizer \"adamw\" lr=1e-3",
+        "train" => "train epochs=10",
+        "body" => "body { … }",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
     let mut text = rule.name.to_owned();
     for argument in rule.arguments.iter().filter(|argument| argument.presence == Presence::Required) {
         text.push_str(match (argument.kind, argument.one_of.first()) {
@@ -265,7 +279,7 @@ fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str,
                 "take one item, such as `(expr)\"list[0]\"`, or how many there are: `(expr)\"length(list)\"`"
                     .to_owned()
             }
-            [] if elsewhere => "delete the expression from this line".to_owned(),
+            _ if elsewhere => "delete the expression from this line".to_owned(),
             [] => "delete it".to_owned(),
             _ => format!("settings are written `name=value`; known are {}", list(&names)),
         }),
@@ -356,19 +370,32 @@ pub(crate) fn check_value(
         None => return true,
         Some(fault) => fault,
     };
-    let mut diagnostic = Diagnostic::error(fault.code, fault.message).at(argument.span, fault.label);
+    let lent = !contains(node.span, argument.span);
+    let is_number = matches!(argument.value, Value::Number(_));
+    let mut diagnostic = Diagnostic::error(fault.code, fault.message);
+    // A value of another type is right where it was written for its parameter, and wrong where it is used.
+    diagnostic = match fault.code {
+        codes::WRONG_TYPE if lent && rule.span.is_none() => {
+            let wanted = format!("{} is expected here", rule.kind.describe());
+            diagnostic.at(node.span, wanted).at(argument.span, fault.label)
+        }
+        _ => diagnostic.at(argument.span, fault.label),
+    };
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, fault.declared);
-    } else if !contains(node.span, argument.span) {
+    } else if lent && fault.code != codes::WRONG_TYPE {
         diagnostic = diagnostic.at(node.span, "used here");
     }
-    let computed = !contains(node.span, argument.span);
-    let help = match (rule.kind, &argument.value) {
-        // The value is a number at its own place, and has to be one there.
-        (Kind::Text, Value::Number(_)) if computed && rule.one_of.is_empty() => Some(
-            "make a text of it where it is used: `(text)\"name-{n}\"` with the number's name in braces"
+    // Only an expression makes a number of what stands in quotes.
+    let computed = is_number && argument.content.is_some();
+    let help = match rule.kind {
+        Kind::Text if is_number && (lent || computed) && rule.one_of.is_empty() => Some(
+            "make a text of the number on this line: `(text)\"part-{name}\"`, its name in the braces"
                 .to_owned(),
         ),
+        Kind::Integer if computed && fault.code == codes::NOT_WHOLE => {
+            Some("round in the expression: `floor(…)` or `ceil(…)` around it".to_owned())
+        }
         _ => fault.help,
     };
     if let Some(help) = help {

@@ -26,6 +26,8 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
     };
     let tokens = match &format {
         Format::Synthetic(_) => None,
+        // What belongs to a format that nothing tells cannot be told either.
+        _ if !is_told => None,
         format => tokens::tokens(fields, name_of(format), sink),
     };
     let vocabulary = match (&format, tokens.as_ref().map(|tokens| tokens.vocabulary)) {
@@ -35,7 +37,7 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
         _ => None,
     };
     let stream = matches!(format, Format::Text | Format::Tokens { .. });
-    let has_tokens = tokens.is_some() || vocabulary.is_some();
+    let has_tokens = tokens.is_some() || vocabulary.is_some() || !is_told;
     let labels = tokens::label_rule(fields, stream, has_tokens, vocabulary, sink);
     if is_told && !matches!(format, Format::Synthetic(_)) {
         one_or_two_files(fields, &sources, name_of(&format), &labels, sink);
@@ -168,6 +170,9 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<For
     };
     let node = fields.child("format");
     let told = crate::data::look::format_of(features);
+    // A word that is no format says that what the name tells is not meant.
+    let written = node.and_then(|node| node.node).is_some_and(|node| !node.arguments.is_empty());
+    let told = told.filter(|_| !written);
     let Some(name) = node.and_then(|node| node.optional_text("format")).or(told) else {
         // Without a readable path or name there was a report already.
         if node.is_none() && !features.as_str().is_empty() {

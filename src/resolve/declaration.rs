@@ -196,6 +196,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         name: Name::Owned(name),
         kind,
         presence: Presence::Required,
+        default_span: node.property("default").map(|default| default.value.span),
         range: Default::default(),
         length: Default::default(),
         one_of: Vec::new(),

@@ -12,7 +12,7 @@ mod values;
 use self::names::{Names, Place, dotted};
 use self::share::Sharing;
 use self::values::Saved;
-use super::check::{check, clip};
+use super::check::{check, clip, list};
 use super::expression::{self, Outcome, RESERVED, Sort};
 use super::fields::{Field, Fields};
 use super::layers;
@@ -153,7 +153,11 @@ impl<'a, 'world> Expander<'a, 'world> {
                 codes::EXPANSION,
                 format!("the model comes to more than {MAX_ITEMS} layers and iterations"),
             );
-            self.sink.push(diagnostic.at(span, "one too many").help("lower the counts of `repeat`"));
+            self.sink.push(
+                diagnostic
+                    .at(span, "one too many")
+                    .help("lower the counts of `repeat`: each turn counts, and each layer in it"),
+            );
         }
         self.items <= MAX_ITEMS
     }
@@ -519,7 +523,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         let Value::Text(text) = std::mem::replace(&mut argument.value, Value::Faulty) else {
             let diagnostic = Diagnostic::error(codes::EXPRESSION, "an expression is written as text");
             let help = if is_text {
-                "write `(text)\"…{name}…\"`, or the value alone"
+                "put it in double quotes; a name in braces is computed: `(text)\"part-{name}\"`"
             } else {
                 "write `(expr)\"…\"`"
             };
@@ -572,11 +576,31 @@ impl<'a, 'world> Expander<'a, 'world> {
         if fault.sort == Sort::Name {
             let name = text.get(fault.start..fault.end).unwrap_or_default();
             diagnostic = diagnostic.help(expression::name_help(name, &frame.names()));
-        } else if let Some(help) = &fault.help {
-            diagnostic = diagnostic.help(help.clone());
+        } else if let Some(help) = given_values(text, fault, frame).or_else(|| fault.help.clone()) {
+            diagnostic = diagnostic.help(help);
         }
         self.sink.push(diagnostic);
     }
+}
+
+/// Help for arithmetic of a library's module: nobody edits it, and the values that it was given can be others.
+fn given_values(text: &str, fault: &expression::Fault, frame: &Frame) -> Option<String> {
+    frame.site.filter(|_| fault.sort == Sort::Arithmetic)?;
+    let part = text.get(fault.start..fault.end)?;
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let mut given: Vec<String> = Vec::new();
+    for word in part.split(|character| !is_word(character)) {
+        let Some((_, Field { value: Value::Number(number), .. })) = frame.lookup(word) else { continue };
+        let setting = format!("{word}={}", number.lexeme);
+        if !given.contains(&setting) {
+            given.push(setting);
+        }
+    }
+    if given.is_empty() {
+        return None;
+    }
+    let given = list(&given.iter().map(String::as_str).collect::<Vec<_>>());
+    Some(format!("the library computes `{}` from {given}: give values for which it comes out", clip(part)))
 }
 
 /// Puts the items of a list in the place of the argument that gave it.

@@ -231,7 +231,7 @@ pub(crate) fn lower(node: &Node, sink: &mut Sink) -> Option<LayerKind> {
     let fields = check(node, rule, name, sink);
     for fault in &mut sink.diagnostics[before..] {
         match fault.help.take() {
-            Some(help) if fault.code == codes::EXTRA_ARGUMENT => {
+            Some(help) if fault.code == codes::EXTRA_ARGUMENT && help.starts_with("settings") => {
                 fault.help = Some(format!("the name of a layer stands in double quotes; {help}"));
             }
             None if fault.code == codes::WRONG_TYPE => {

@@ -465,15 +465,20 @@ impl<'a> Lowering<'a, '_> {
                 Some(_) => (
                     "mean squared error needs numbers to predict, and the data has classes",
                     match self.node("data").is_some_and(|data| data.child("synthetic").is_some()) {
-                        true => "write `loss \"cross-entropy\"`, or `labels \"targets\"` in the data",
+                        true => {
+                            "write `loss \"cross-entropy\"`, or `labels \"targets\"` with the sizes of the model's output, \
+                             such as `labels \"targets\" 10`"
+                        }
                         false => "write `loss \"cross-entropy\"`, or delete `classes`",
                     },
                 ),
             };
             let diagnostic =
                 Diagnostic::error(codes::LOSS, message).at(self.place(Some(fields)), "does not fit the data");
-            let data = self.node("data").map(|data| self.place(Some(data))).into_iter();
-            let diagnostic = data.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "the data"));
+            let diagnostic = match self.labels_place() {
+                Some((span, label)) => diagnostic.at(span, label),
+                None => diagnostic,
+            };
             self.sink.push(diagnostic.help(help));
         }
         if !entropy {
@@ -481,6 +486,18 @@ impl<'a> Lowering<'a, '_> {
         }
         let ignore_index = fields.optional_whole("ignore-index");
         Loss::CrossEntropy { label_smoothing: fields.f32("label-smoothing"), ignore_index }
+    }
+
+    /// What says in the data what labels are: `classes`, `labels`, or the whole node.
+    fn labels_place(&self) -> Option<(Span, &'static str)> {
+        let data = self.node("data")?;
+        let classes = data.children.iter().filter(|child| child.is_written("classes"));
+        let classes = classes.filter_map(|child| child.span("classes")).next();
+        let labels = || data.child("labels").and_then(|labels| labels.node).map(|node| node.span);
+        match classes.or_else(labels) {
+            Some(span) => Some((span, "says what labels are")),
+            None => Some((self.place(Some(data)), "the data")),
+        }
     }
 
     fn train(&mut self) -> Train {
