@@ -82,6 +82,7 @@ fn compile(plan: &Plan, sources: &SourceMap, mut faults: Vec<Diagnostic>) -> Str
         compiled: &compiled,
         steps: Some(100),
         evaluation: false,
+        memory: &amp::graph::memory::device_memory,
         compile: &again,
     });
     show(&advice, sources);

@@ -40,6 +40,11 @@ impl Stream {
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
+    /// Both key words, the first in the low half: for kernels on other devices.
+    pub fn key(&self) -> u64 {
+        u64::from(self.key[1]) << 32 | u64::from(self.key[0])
+    }
+
     /// Four random words of block `block` at `step`.
     pub fn block(&self, step: u64, block: u64) -> [u32; 4] {
         philox([block as u32, (block >> 32) as u32, step as u32, (step >> 32) as u32], self.key)

@@ -25,6 +25,30 @@ fn threads(text: &str) -> Result<u16, String> {
     }
 }
 
+/// A size of memory: a number and a unit.
+fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 7] = [
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+        ("GB", 1_000_000_000),
+        ("MB", 1_000_000),
+        ("kB", 1000),
+        ("B", 1),
+    ];
+    let expected = || format!("found `{text}`, expected a size such as 24GiB, 80GB or 512MiB");
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(name, unit)| text.strip_suffix(name).map(|number| (number.trim(), *unit)))
+        .ok_or_else(expected)?;
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    // 2^63 bytes are more than there is anywhere.
+    match number * unit as f64 {
+        bytes if (1.0..9.2e18).contains(&bytes) => Ok(bytes as u64),
+        _ => Err(expected()),
+    }
+}
+
 /// Compile, lock, run and verify training runs, bit for bit
 #[derive(Debug, Parser)]
 #[command(name = "amp", version, max_term_width = 100, after_help = super::exit::TABLE)]
@@ -118,6 +142,9 @@ pub struct Places {
 /// How to use the machine; changes speed and never a bit.
 #[derive(Args, Clone, Debug)]
 pub struct Machine {
+    /// Device to train on, `cpu` or `cuda`; else the one that the manifest's environment is for
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
     /// Worker threads, at least 1 [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u16>,
@@ -150,9 +177,6 @@ pub struct RunArguments {
     /// Prepare the data anew instead of taking it from the store
     #[arg(long)]
     pub rebuild: bool,
-    /// Device to train on
-    #[arg(long, default_value = "cpu", value_name = "NAME")]
-    pub device: String,
     /// Lock and store.
     #[command(flatten)]
     pub places: Places,
@@ -190,6 +214,9 @@ pub struct CheckArguments {
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
     pub message_format: MessageFormat,
+    /// Say whether the run fits into a device with this much memory, such as 24GiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub device_memory: Option<u64>,
 }
 
 /// Form of diagnostics.

@@ -1,11 +1,14 @@
 //! `amp bench`: how long the training step of a manifest takes, as a median of blocks.
 
 use super::args::BenchArguments;
+use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::data::{Batches, Draw};
+use crate::diag::number::bytes;
+use crate::exec::backend::{Backend, Batch, OpTime};
 use crate::exec::clock::Stopwatch;
-use crate::exec::cpu::engine::{Batch, Engine, OpTime};
+use crate::exec::fault::ExecFault;
 use crate::exec::session::gather;
 use crate::probe::Environment;
 use serde_json::json;
@@ -17,15 +20,20 @@ const BLOCK: f64 = 0.5;
 pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
-    pipeline::require_memory(&ready, &Environment::probe())?;
+    let environment = Environment::probe();
     let plan = &ready.resolved.plan;
-    let (threads, isa) = pipeline::machine(&arguments.machine)?;
-    let mut engine = Engine::new(vec![ready.compiled.step.clone()], plan.run.seed, threads, isa);
-    ready.initial.iter().for_each(|values| values.apply(&mut engine));
-    engine.set_scale(plan.scaler.first_scale());
+    let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
+    if kind == device::Kind::Cpu {
+        pipeline::require_memory(&ready, &environment)?;
+    }
+    let machine = pipeline::machine(&arguments.machine)?;
+    let step = ready.compiled.step.clone();
+    let mut opened = device::open(kind, plan, vec![step], machine, &environment)?;
+    ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
+    opened.backend.set_scale(plan.scaler.first_scale())?;
     let batches = first_steps(&ready)?;
-    let threads = engine.threads().clone();
-    threads.enter(|| time(arguments, ui, &ready, engine, &batches));
+    let threads = opened.backend.threads().clone();
+    threads.enter(|| time(arguments, ui, &ready, opened, &batches))?;
     Ok(Exit::Done)
 }
 
@@ -34,33 +42,37 @@ fn time(
     arguments: &BenchArguments,
     ui: &Ui,
     ready: &pipeline::Ready,
-    mut engine: Engine,
+    opened: Opened,
     batches: &[Vec<Batch>],
-) {
+) -> Result<(), ExecFault> {
     let plan = &ready.resolved.plan;
+    let mut engine = opened.backend;
     let (isa, count) = (engine.isa(), engine.threads().count());
     let rate = plan.optimizer.learning_rate();
     let mut number = 0;
-    let mut steps = |engine: &mut Engine, count: u64| {
+    let mut steps = |engine: &mut dyn Backend, count: u64| {
         let watch = Stopwatch::start();
         for _ in 0..count {
-            engine.step(0, &batches[number as usize % batches.len()], number, rate);
-            engine.fingerprint();
+            engine.step(0, &batches[number as usize % batches.len()], number, rate)?;
+            engine.fingerprint()?;
             number += 1;
         }
-        watch.seconds()
+        Ok::<f64, ExecFault>(watch.seconds())
     };
-    steps(&mut engine, 5);
-    let once = steps(&mut engine, 5) / 5.0;
+    steps(&mut *engine, 5)?;
+    let once = steps(&mut *engine, 5)? / 5.0;
     let per_block = ((BLOCK / once.max(1e-9)) as u64).clamp(3, 1_000_000);
-    let mut times: Vec<f64> =
-        (0..arguments.blocks).map(|_| steps(&mut engine, per_block) / per_block as f64).collect();
+    let mut times = Vec::new();
+    for _ in 0..arguments.blocks {
+        times.push(steps(&mut *engine, per_block)? / per_block as f64);
+    }
     times.sort_by(f64::total_cmp);
+    let device_use = engine.device_use();
     engine.measure(true);
     let whole = {
         let watch = Stopwatch::start();
         for number in 0..per_block {
-            engine.step(0, &batches[number as usize % batches.len()], number, rate);
+            engine.step(0, &batches[number as usize % batches.len()], number, rate)?;
         }
         watch.seconds()
     };
@@ -72,10 +84,14 @@ fn time(
         ui.document(&json!({
             "schema": "amp.bench/1",
             "run": plan.run.name,
+            "device": opened.name,
+            "platform": opened.platform,
             "isa": isa.to_string(),
             "threads": count,
             "steps_per_block": per_block,
             "blocks": times.len(),
+            "device_memory": device_use.map(|used| json!({ "planned": used.planned, "in_use": used.in_use })),
+            "launches": device_use.map(|used| used.launches),
             "milliseconds": { "median": median * 1e3, "minimum": times[0] * 1e3, "maximum": times[times.len() - 1] * 1e3 },
             "steps_per_second": 1.0 / median,
             "examples_per_second": examples / median,
@@ -87,7 +103,7 @@ fn time(
         }));
     } else {
         ui.data(&format!(
-            "{}: {:.3} ms a step (median of {}; {:.3} to {:.3}), {:.1} steps/s, {:.0} examples/s ({isa}, {count} threads)",
+            "{}: {:.3} ms a step (median of {}; {:.3} to {:.3}), {:.1} steps/s, {:.0} examples/s ({})",
             plan.run.name,
             median * 1e3,
             times.len(),
@@ -95,7 +111,16 @@ fn time(
             times[times.len() - 1] * 1e3,
             1.0 / median,
             examples / median,
+            opened.name,
         ));
+        if let Some(used) = device_use {
+            ui.data(&format!(
+                "  {} of device memory in use, {} planned; {} launches a step",
+                bytes(used.in_use),
+                bytes(used.planned),
+                used.launches
+            ));
+        }
         let known: f64 = ops.iter().map(|(_, time)| time.seconds).sum();
         let rest = ("between ops", OpTime { calls: 0, seconds: (whole - known).max(0.0) });
         for (kind, time) in ops.iter().chain([&rest]) {
@@ -107,6 +132,7 @@ fn time(
             ));
         }
     }
+    Ok(())
 }
 
 /// How many different steps are timed in turn: one alone would be learned by heart, and its gradients would vanish into

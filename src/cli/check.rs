@@ -6,7 +6,9 @@ use super::args::{CheckArguments, MessageFormat};
 use super::failure::diagnostics_document;
 use super::pipeline;
 use super::{Exit, Failure, Ui};
+use crate::diag::number::bytes;
 use crate::diag::{self, Diagnostic, Severity, SourceMap};
+use crate::graph::memory::DeviceMemory;
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
@@ -17,13 +19,37 @@ pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
         )
         .help("leave `--json` out for annotations, or `--message-format` for JSON"));
     }
-    let (exit, diagnostics, sources) = answer(pipeline::check(&arguments.manifest))?;
+    let outcome = pipeline::check(&arguments.manifest, arguments.device_memory);
+    let memory = outcome.as_ref().ok().and_then(|resolved| resolved.memory);
+    let (exit, diagnostics, sources) = answer(outcome)?;
     show(&diagnostics, &sources, arguments, ui);
     if count(&diagnostics, Severity::Error) > 0 {
         return Ok(exit);
     }
     ui.status("Checked", &format!("{}: {}", arguments.manifest, verdict(&diagnostics)));
-    Ok(Exit::Done)
+    match arguments.device_memory {
+        Some(device) => fits(device, memory, ui),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// Whether the run fits into a device: exit code 1 when it does not, 7 when the sizes of the data are not known.
+fn fits(device: u64, needed: Option<DeviceMemory>, ui: &Ui) -> Result<Exit, Failure> {
+    let Some(needed) = needed else {
+        return Err(Failure::new(Exit::Inconclusive, "whether it fits is not known without the data")
+            .help("put the data in its place, or declare `synthetic` data of the same shape"));
+    };
+    let parts = format!(
+        "{} of parameters and optimizer state, {} of activations and gradients, {} beside them",
+        bytes(needed.persistent),
+        bytes(needed.results),
+        bytes(needed.beside)
+    );
+    let fits = needed.total() <= device;
+    let verdict = if fits { "fits" } else { "does not fit" };
+    let what = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(device));
+    ui.status("Needs", &what);
+    Ok(if fits { Exit::Done } else { Exit::No })
 }
 
 /// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.

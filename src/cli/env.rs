@@ -13,6 +13,7 @@ pub fn run(arguments: &EnvArguments, ui: &Ui) -> Result<Exit, Failure> {
     if let Some(lock) = &arguments.check {
         return check(&environment, lock, ui);
     }
+    let environment = environment.with_digests();
     if ui.json {
         ui.document(&report::json::environment(&environment));
     } else {

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod check;
 mod completions;
+mod device;
 mod diff;
 mod doc;
 mod env;

@@ -4,7 +4,7 @@ use super::args::{Machine, Places};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::ui::Ui;
-use super::{lockfile, places};
+use super::{device, lockfile, places};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
@@ -13,14 +13,15 @@ use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
+use crate::exec::cuda;
 use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
 use crate::exec::session::{self, Length};
-use crate::graph::memory::training_arena;
+use crate::graph::memory::{DeviceMemory, training_arena};
 use crate::graph::{Features, LabelKind, Role};
 use crate::lint;
 use crate::lock::{self, Lock};
-use crate::plan::Plan;
+use crate::plan::{Device, Plan};
 use crate::probe::{Environment, MemoryLimit};
 use crate::report::number::bytes;
 use crate::resolve;
@@ -40,6 +41,8 @@ pub struct Resolved {
     pub sources: SourceMap,
     /// What a person should look at.
     pub warnings: Vec<Diagnostic>,
+    /// The memory that it needs on a CUDA device, where its data is known.
+    pub memory: Option<DeviceMemory>,
 }
 
 /// Reads and resolves a manifest.
@@ -53,7 +56,7 @@ fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failur
     let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
         Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
-            Ok(Resolved { plan, sources, warnings: diagnostics })
+            Ok(Resolved { plan, sources, warnings: diagnostics, memory: None })
         }
         _ => Err(Failure::Manifest { diagnostics, sources }),
     }
@@ -65,13 +68,27 @@ pub fn manifest_path(path: &Utf8Path) -> Utf8PathBuf {
 }
 
 /// Resolves a manifest and, when its data is there, compiles it; all faults and warnings, nothing else.
-pub fn check(manifest: &Utf8Path) -> Result<Resolved, Failure> {
-    check_in(manifest, &Disk, &folder_of(manifest).join(".amp"))
+///
+/// With `device_memory`, for a device with so many bytes, whatever the environment says.
+pub fn check(manifest: &Utf8Path, device_memory: Option<u64>) -> Result<Resolved, Failure> {
+    check_in(manifest, device_memory, &Disk, &folder_of(manifest).join(".amp"))
 }
 
 /// As [`check`], for a manifest in any world, with the store at `root`, to which nothing is written.
-pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Result<Resolved, Failure> {
+pub fn check_in(
+    manifest: &Utf8Path,
+    device_memory: Option<u64>,
+    world: &dyn World,
+    root: &Utf8Path,
+) -> Result<Resolved, Failure> {
     let mut resolved = resolve_in(manifest, world)?;
+    if let Some(memory_bytes) = device_memory {
+        let named = resolved.plan.environment.device.take();
+        // Volta and later have what is asked of a device that nobody named.
+        let capability = named.map_or((9, 0), |device| device.capability);
+        resolved.plan.environment.device =
+            Some(Device { name: "device".to_owned(), memory_bytes, capability });
+    }
     let Ok(store) = Store::open_read_only(root) else { return Ok(resolved) };
     match data::prepare_known(&resolved.plan.data, folder_of(manifest), world, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
@@ -84,6 +101,10 @@ pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resu
                     Ok(length) => length,
                     Err(failure) => return Err(failure.with(resolved.sources)),
                 };
+                if device_memory.is_some() {
+                    let arithmetic = device::arithmetic(&resolved.plan);
+                    resolved.memory = Some(cuda::needed(&compiled.step, arithmetic));
+                }
                 advise(&mut resolved, &prepared, &compiled, length);
             }
             Err(failure) => return Err(failure.with(resolved.sources)),
@@ -285,6 +306,7 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled, len
         compiled,
         steps: Some(length.steps),
         evaluation: prepared.split("test").is_some(),
+        memory: &|step| cuda::needed(step, device::arithmetic(&resolved.plan)),
         compile: &again,
     }));
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);

@@ -60,6 +60,9 @@ pub fn run(repetition: &Repetition<'_>, ui: &Ui) -> Result<Record, Failure> {
     if let Some(threads) = repetition.machine.threads {
         command.args(["--threads", &threads.to_string()]);
     }
+    if let Some(device) = &repetition.machine.device {
+        command.args(["--device", device]);
+    }
     if let Some(isa) = &repetition.machine.isa {
         command.args(["--isa", isa]);
     }

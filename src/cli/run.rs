@@ -1,19 +1,20 @@
 //! `amp run`: lock if needed, check the machine, train, check the data again, leave a record.
 
 use super::args::RunArguments;
+use super::device;
 use super::lock::with_platforms;
 use super::pipeline::{self, Ready};
 use super::progress::Progress;
 use super::results::{self, Results};
 use super::{Exit, Failure, Ui, lockfile};
 use crate::digest::Digest;
+use crate::exec::backend::Backend;
 use crate::exec::checkpoint;
 use crate::exec::clock::{Stopwatch, unix_seconds};
-use crate::exec::cpu::engine::Engine;
 use crate::exec::fault::ExecFault;
 use crate::exec::session::{self, Ending, Length, Observer};
 use crate::lock::{self, Dropped, Lock, RecordedEvaluation, RecordedResult};
-use crate::plan::Guarantee;
+use crate::plan::{self, Guarantee};
 use crate::probe::Environment;
 use crate::record::{Checkpoint, Event, Finished, Recorder, Started, StopReason, Stopped, Unhashed};
 use crate::store::{Appender, RECORD, RunFolder, write_file};
@@ -23,13 +24,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The name of the platform node of this build.
-pub const PLATFORM: &str = "cpu";
-
 /// Runs the command.
 pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
-    require_device(&arguments.device)?;
+    let asked = device::asked(&arguments.machine)?;
     pipeline::require_isa(&arguments.machine)?;
     let stop = stop_flag(arguments);
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
@@ -40,21 +38,22 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let settled = settle_lock(arguments, &ready, ui)?;
     let environment = Environment::probe();
-    satisfy(&environment, &ready)?;
-    pipeline::require_memory(&ready, &environment)?;
-    let (threads, isa) = pipeline::machine(&arguments.machine)?;
+    let plan = &ready.resolved.plan;
+    let (kind, wanted) = device::choose(asked, plan)?;
+    satisfy(&environment, &wanted)?;
+    if kind == device::Kind::Cpu {
+        pipeline::require_memory(&ready, &environment)?;
+    }
+    let machine = pipeline::machine(&arguments.machine)?;
     let length = ready.length;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
-    ui.status(
-        "Training",
-        &format!("{} steps on {} ({isa}, {} threads)", length.steps, environment.cpu_name(), threads.count()),
-    );
-    let started_with = unhashed(&environment, arguments, &threads.count(), &isa.to_string());
-    let mut engine = Engine::new(steps, ready.resolved.plan.run.seed, threads, isa);
-    ready.initial.iter().for_each(|values| values.apply(&mut engine));
+    let started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
+    let mut opened = device::open(kind, plan, steps, machine, &environment)?;
+    ui.status("Training", &format!("{} steps on {}", length.steps, opened.name));
+    ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let (folder, _in_use) = store.begin_run(&settled.lock.header.id)?;
-    let recorder = match begin(&ready, &settled.lock, &folder, length, &started_with) {
+    let recorder = match begin(&ready, &settled.lock, &folder, length, (&opened.platform, &started_with)) {
         Ok(recorder) => recorder,
         Err(failure) => {
             // The failure is what the person should read; a folder without an event says nothing.
@@ -62,25 +61,9 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
             return Err(failure);
         }
     };
-    let outcome = train(&ready, recorder, &mut engine, length, stop, ui);
-    let closed = close(&ready, arguments, &mut engine, &folder, outcome)?;
-    conclude(arguments, &ready, settled, &folder, closed, &watch, ui)
-}
-
-/// The names of the devices that a lock can have platform nodes for; this build has the first.
-const DEVICES: [&str; 2] = [PLATFORM, "cuda"];
-
-/// Refuses a device that nobody knows, and one that this build does not have.
-fn require_device(device: &str) -> Result<(), Failure> {
-    if device == PLATFORM {
-        return Ok(());
-    }
-    let here = format!("this build trains on: {PLATFORM}");
-    if DEVICES.contains(&device) {
-        return Err(Failure::new(Exit::Machine, format!("this build cannot train on the device `{device}`"))
-            .help(here));
-    }
-    Err(pipeline::unknown_name("device", device, &DEVICES, &here))
+    let outcome = train(&ready, recorder, &mut *opened.backend, length, stop, ui);
+    let closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
+    conclude(arguments, &ready, settled, &folder, (&opened.platform, closed), &watch, ui)
 }
 
 /// The lock that the run follows.
@@ -132,8 +115,8 @@ fn write_lock(ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
 }
 
 /// Refuses a machine that does not satisfy the plan's environment.
-fn satisfy(environment: &Environment, ready: &Ready) -> Result<(), Failure> {
-    let differences = environment.satisfies(&ready.resolved.plan.environment);
+fn satisfy(environment: &Environment, wanted: &plan::Environment) -> Result<(), Failure> {
+    let differences = environment.satisfies(wanted);
     if differences.is_empty() {
         return Ok(());
     }
@@ -238,14 +221,14 @@ fn begin(
     locked: &Lock,
     folder: &RunFolder,
     length: Length,
-    started_with: &Unhashed,
+    (platform, started_with): (&str, &Unhashed),
 ) -> Result<Recorder<Lines>, Failure> {
     let plan = &ready.resolved.plan;
     let started = Started {
         run_id: locked.header.id,
         lock: lock::entries_digest(locked),
         name: plan.run.name.clone(),
-        platform: PLATFORM.to_owned(),
+        platform: platform.to_owned(),
         guarantee: match plan.run.guarantee {
             Guarantee::Portable => "portable".to_owned(),
             Guarantee::Device => "device".to_owned(),
@@ -261,7 +244,7 @@ fn begin(
 fn train<'a>(
     ready: &Ready,
     recorder: Recorder<Lines>,
-    engine: &mut Engine,
+    engine: &mut dyn Backend,
     length: Length,
     stop: Arc<AtomicBool>,
     ui: &'a Ui,
@@ -310,7 +293,7 @@ struct Closed {
 fn close(
     ready: &Ready,
     arguments: &RunArguments,
-    engine: &mut Engine,
+    engine: &mut dyn Backend,
     folder: &RunFolder,
     outcome: Outcome<'_>,
 ) -> Result<Closed, Failure> {
@@ -339,7 +322,7 @@ fn close(
         }
     };
     watcher.recorder.record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
-    let parameters = engine.parameters_digest();
+    let parameters = engine.parameters_digest()?;
     let chain = watcher.recorder.chain();
     let rechecked = pipeline::recheck(&ready.prepared, pipeline::folder_of(&arguments.manifest));
     let last = match (&rechecked, interrupted) {
@@ -362,7 +345,7 @@ fn close(
 }
 
 /// Writes the parameters beside the record.
-fn write_checkpoint(engine: &mut Engine, folder: &RunFolder, step: u64) -> Result<Checkpoint, Failure> {
+fn write_checkpoint(engine: &mut dyn Backend, folder: &RunFolder, step: u64) -> Result<Checkpoint, Failure> {
     let bytes = checkpoint::bytes(engine)?;
     write_file(&folder.path.join("model.safetensors"), &bytes)?;
     Ok(Checkpoint { step, file: "model.safetensors".to_owned(), digest: Digest::of_bytes(&bytes) })
@@ -374,7 +357,7 @@ fn conclude(
     ready: &Ready,
     mut settled: Settled,
     folder: &RunFolder,
-    closed: Closed,
+    (platform, closed): (&str, Closed),
     watch: &Stopwatch,
     ui: &Ui,
 ) -> Result<Exit, Failure> {
@@ -384,15 +367,14 @@ fn conclude(
     let done = format!("{record} ({} steps, {seconds:.1} s)", closed.result.steps);
     let recording = arguments.record && closed.interrupted.is_none();
     let before = if recording {
-        let results =
-            Results { platform: PLATFORM, result: &closed.result, evaluations: &closed.evaluations };
+        let results = Results { platform, result: &closed.result, evaluations: &closed.evaluations };
         let before =
             results::record(path, &settled.lock, &results).inspect_err(|_| ui.status("Recorded", &done))?;
         lockfile::warn_dropped(ui, &before.dropped, &settled.lock.header.id, false);
         settled.dropped.extend(before.dropped);
         before.same_run
     } else {
-        results::recorded(&settled.lock, PLATFORM)
+        results::recorded(&settled.lock, platform)
     };
     let other = before.as_ref().filter(|before| **before != closed.result);
     if let (Some(before), true) = (other, recording) {

@@ -1,9 +1,10 @@
 //! `amp verify`: run again in a fresh process and compare every digest.
 
 use super::args::VerifyArguments;
+use super::device;
 use super::repeat::{self, Repetition};
-use super::run::PLATFORM;
 use super::{Exit, Failure, Ui, lockfile, pipeline, runs};
+use crate::lock::Lock;
 use crate::report;
 use crate::verify::{Against, Recorded, Verdict, compare};
 use crate::world::{Disk, World as _};
@@ -22,7 +23,8 @@ struct Target {
 /// Runs the command.
 pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let stop = repeat::stop_flag();
-    let target = target(&arguments.target, ui)?;
+    let asked = device::asked(&arguments.machine)?;
+    let target = target(&arguments.target, asked, ui)?;
     if target.expected.run_id.is_none() && !arguments.twice {
         let record = format!(
             "`amp run {} --lockfile {} --record` records one; a run that ends by a fault gives none, and is compared with \
@@ -95,16 +97,29 @@ fn changed(target: &Utf8Path, manifest: &Utf8Path, ui: &Ui) {
     ui.warning(&format!("`{manifest}` is by now the manifest of another run than `{target}`; {help}"));
 }
 
-fn target(path: &Utf8Path, ui: &Ui) -> Result<Target, Failure> {
+fn target(path: &Utf8Path, asked: Option<device::Kind>, ui: &Ui) -> Result<Target, Failure> {
     match runs::record_path(path) {
         Some(record) => record_target(path, &record, ui),
         None => {
             let (_, lock) = lockfile::required(path)?;
             let manifest = pipeline::folder_of(path).join(&lock.header.manifest);
-            let expected = Recorded::from_lock(&lock, PLATFORM);
+            let expected = Recorded::from_lock(&lock, &platform(&lock, asked));
             Ok(Target { expected, manifest, lock: Some(path.to_owned()), checkpoints: None })
         }
     }
+}
+
+/// The platform node that the repeated run is compared with: that of its device, or under the guarantee `portable`, whose bits are
+/// the same everywhere, any that has a result.
+fn platform(lock: &Lock, asked: Option<device::Kind>) -> String {
+    let says = |path: &str, text: &str| {
+        lock.entries.get(path).is_some_and(|entry| entry.value.trim_matches('"') == text)
+    };
+    let cuda = asked.map_or(says("environment.target", "cuda"), |kind| kind == device::Kind::Cuda);
+    let nodes = || lock.platforms.iter().filter(|(_, node)| node.result.is_some()).map(|(name, _)| name);
+    let own = nodes().find(|name| name.starts_with(device::Kind::Cuda.name()) == cuda);
+    let any = nodes().next().filter(|_| says("run.guarantee", "portable"));
+    own.or(any).cloned().unwrap_or_else(|| device::Kind::Cpu.name().to_owned())
 }
 
 /// A record, with the checkpoints beside it compared with their digests.

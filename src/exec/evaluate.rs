@@ -1,8 +1,9 @@
 //! Metrics over the splits that are not trained on.
 
+use super::backend::Backend;
 use super::cpu::buffer::Buffer;
-use super::cpu::engine::Engine;
 use super::cpu::loss::{CrossEntropy, argmax, cross_entropy, mean_squared_error};
+use super::fault::ExecFault;
 use super::session::gather;
 use crate::data::{Draw, EVALUATION_EPOCH, Prepared, SplitView};
 use crate::plan::{Loss, Plan};
@@ -10,16 +11,24 @@ use crate::record::Evaluation;
 use std::collections::BTreeMap;
 
 /// Evaluates every split but `train`, in the order of their names.
-pub fn all_splits(plan: &Plan, prepared: &Prepared, engine: &mut Engine, step: u64) -> Vec<Evaluation> {
+///
+/// # Errors
+/// The device's own.
+pub fn all_splits(
+    plan: &Plan,
+    prepared: &Prepared,
+    engine: &mut dyn Backend,
+    step: u64,
+) -> Result<Vec<Evaluation>, ExecFault> {
     let names: Vec<String> = prepared.names().filter(|name| *name != "train").map(str::to_owned).collect();
     let mut found = Vec::new();
     for name in names {
         if let Some(split) = prepared.split(&name) {
-            let metrics = metrics(plan, &split, engine);
+            let metrics = metrics(plan, &split, engine)?;
             found.push(Evaluation { step, split: name, examples: split.length as u64, metrics });
         }
     }
-    found
+    Ok(found)
 }
 
 /// Runs the evaluation form over a split in order; a last batch that is not full is filled up with its first example, and
@@ -28,7 +37,11 @@ pub fn all_splits(plan: &Plan, prepared: &Prepared, engine: &mut Engine, step: u
 /// `accuracy` is the share of labels with the largest logit of their row; `loss` the mean over labels: batch means times
 /// their counts, summed in order, divided by the number of labels. An example has one label or one at each position; labels
 /// that are ignored count for neither. Of numbers to be predicted, `loss` is the mean over examples.
-fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<String, f32> {
+fn metrics(
+    plan: &Plan,
+    split: &SplitView<'_>,
+    engine: &mut dyn Backend,
+) -> Result<BTreeMap<String, f32>, ExecFault> {
     let batch = plan.data.batch;
     let (mut correct, mut total_loss, mut all) = (0_u64, 0.0_f32, 0_u64);
     for start in (0..split.length).step_by(batch) {
@@ -36,7 +49,7 @@ fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<
         let filled: Vec<u32> =
             (0..batch).map(|index| (if index < count { start + index } else { start }) as u32).collect();
         let examples = gather(split, &filled, Draw { seed: plan.run.seed, epoch: EVALUATION_EPOCH });
-        let prediction = engine.predict(&examples);
+        let prediction = engine.predict(&examples)?;
         let width = prediction.len() / batch;
         let prediction = &prediction[..count * width];
         match (&plan.loss, &examples.labels) {
@@ -69,9 +82,9 @@ fn metrics(plan: &Plan, split: &SplitView<'_>, engine: &mut Engine) -> BTreeMap<
     }
     let all = all as f32;
     let known = [("accuracy", correct as f32 / all), ("loss", total_loss / all)];
-    known
+    let metrics = known
         .into_iter()
         .filter(|(name, _)| plan.evaluate.metrics.iter().any(|metric| metric == name))
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+        .map(|(name, value)| (name.to_owned(), value));
+    Ok(metrics.collect())
 }

@@ -77,6 +77,17 @@ impl ExecFault {
             .help("lower `--threads`")
     }
 
+    /// An op that the device's backend cannot run.
+    pub(super) fn no_kernel(kind: &str) -> Self {
+        Self::new(codes::RUN_NO_KERNEL, format!("the op `{kind}` has no kernel for CUDA in this form"))
+            .help("run it on the CPU (`--device cpu`)")
+    }
+
+    /// The device or its driver failed, or is not there.
+    pub fn device(message: impl Into<String>) -> Self {
+        Self::new(codes::RUN_DEVICE, message)
+    }
+
     /// The run needs more memory than there is.
     pub fn memory(needed: &str, found: &str) -> Self {
         Self::new(

@@ -4,7 +4,8 @@
 //! does not match is told at once. The digest is of what the parameters become, so that neither the file's layout, nor its
 //! names, nor the spelling of the rules takes part in it.
 
-use super::cpu::engine::Engine;
+use super::backend::Backend;
+use super::fault::ExecFault;
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -30,11 +31,15 @@ const LISTED: usize = 20;
 
 impl FirstValues {
     /// Puts the values into an engine that has not begun; those of a statistic into its pending copy too.
-    pub fn apply(&self, engine: &mut Engine) {
+    ///
+    /// # Errors
+    /// The device's own.
+    pub fn apply(&self, engine: &mut dyn Backend) -> Result<(), ExecFault> {
         for (name, values) in &self.values {
-            engine.set_cell(name, values);
-            engine.set_cell(&format!("{name}.pending"), values);
+            engine.set_cell(name, values)?;
+            engine.set_cell(&format!("{name}.pending"), values)?;
         }
+        Ok(())
     }
 }
 

@@ -3,13 +3,16 @@
 //! `session` goes through a run and reports events; `cpu` holds the engine and its kernels; `reference` the plain
 //! implementation of every op, which reads like its definition and which the kernels are tested against.
 
+pub mod backend;
 pub mod checkpoint;
 pub mod clock;
 pub mod cpu;
+pub mod cuda;
 pub mod evaluate;
 pub mod fault;
 pub mod initial;
 pub mod initialise;
+pub mod program;
 pub mod reference;
 pub mod schedule;
 pub mod session;

@@ -25,6 +25,11 @@ pub fn learning_rate(schedule: &Schedule, base: f32, step: u64, total: u64) -> f
     base * factor
 }
 
+/// The f64 that is nearest to the shortest decimal form of an f32: the number that a person wrote, not its neighbour.
+pub fn decimal(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

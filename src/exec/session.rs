@@ -3,8 +3,8 @@
 //! Everything that decides a number is in the plan, the prepared data and the step graph. The caller watches events and may
 //! ask to stop between two steps; neither can change what a step computes.
 
+use super::backend::{Backend, Batch, StepResult};
 use super::cpu::buffer::Buffer;
-use super::cpu::engine::{Batch, Engine, StepResult};
 use super::evaluate;
 use super::fault::ExecFault;
 use super::schedule::learning_rate;
@@ -85,7 +85,7 @@ fn batches(plan: &Plan, split: &SplitView<'_>) -> Result<Batches, ExecFault> {
 pub fn train(
     plan: &Plan,
     prepared: &Prepared,
-    engine: &mut Engine,
+    engine: &mut dyn Backend,
     observer: &mut dyn Observer,
 ) -> Result<Ending, ExecFault> {
     // The whole loop runs on a worker, so that no step waits for a hand-over from another thread.
@@ -96,13 +96,13 @@ pub fn train(
 fn train_here(
     plan: &Plan,
     prepared: &Prepared,
-    engine: &mut Engine,
+    engine: &mut dyn Backend,
     observer: &mut dyn Observer,
 ) -> Result<Ending, ExecFault> {
     let split = training_split(prepared)?;
     let batches = batches(plan, &split)?;
     let length = length(plan, prepared)?;
-    engine.set_scale(plan.scaler.first_scale());
+    engine.set_scale(plan.scaler.first_scale())?;
     let accumulate = u64::from(plan.train.accumulate.max(1));
     let mut order = None;
     for number in 0..length.steps {
@@ -124,9 +124,9 @@ fn train_here(
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
         for (group, settings) in plan.groups.iter().enumerate() {
             let base = settings.optimizer.learning_rate();
-            engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps));
+            engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps))?;
         }
-        let result = engine.step(usize::from(!full), &micro_batches, number, rate);
+        let result = engine.step(usize::from(!full), &micro_batches, number, rate)?;
         let step = Step {
             step: number + 1,
             epoch,
@@ -135,12 +135,12 @@ fn train_here(
             scale: result.scale,
             learning_rate: rate,
             skipped: result.skipped,
-            fingerprint: engine.fingerprint(),
+            fingerprint: engine.fingerprint()?,
         };
         observer.event(&Event::Step(step))?;
         judge(plan, engine, number, &result, observer)?;
         if is_due(plan.evaluate.every, number + 1, &length) {
-            for event in evaluate::all_splits(plan, prepared, engine, number + 1) {
+            for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
             }
         }
@@ -161,14 +161,14 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
 /// Says what a person should know of a step, and ends a run that cannot recover.
 fn judge(
     plan: &Plan,
-    engine: &Engine,
+    engine: &mut dyn Backend,
     number: u64,
     result: &StepResult,
     observer: &mut dyn Observer,
 ) -> Result<(), ExecFault> {
     if result.skipped {
         let culprit = engine.first_non_finite_gradient().unwrap_or_else(|| "a gradient".to_owned());
-        let scale = engine.scale();
+        let scale = engine.scale()?;
         let text = format!(
             "step {} was skipped: the gradient of {culprit} is not finite at loss scale {}; the scale is now {scale}",
             number + 1,

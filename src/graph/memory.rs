@@ -61,12 +61,14 @@ pub struct DeviceMemory {
     pub persistent: u64,
     /// Bytes of the results that live at the same time, at the worst moment.
     pub results: u64,
+    /// Bytes of what is neither: scratch of single ops, tables, the device's own context. 0 where it is not known.
+    pub beside: u64,
 }
 
 impl DeviceMemory {
-    /// Both together.
+    /// All together.
     pub fn total(self) -> u64 {
-        self.persistent.saturating_add(self.results)
+        self.persistent.saturating_add(self.results).saturating_add(self.beside)
     }
 }
 
@@ -98,7 +100,7 @@ pub fn device_memory(step: &StepGraph) -> DeviceMemory {
         live = live - ends + begins;
         results = results.max(live);
     }
-    DeviceMemory { persistent, results }
+    DeviceMemory { persistent, results, beside: 0 }
 }
 
 fn arena(values: &[Value], nodes: &[&Node], kept: &[ValueId]) -> Arena {

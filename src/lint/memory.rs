@@ -7,24 +7,28 @@ use crate::data::spec::LastBatch;
 use crate::diag::number::bytes as bytes_text;
 use crate::diag::{Diagnostic, codes};
 use crate::graph::DType;
-use crate::graph::memory::{DeviceMemory, device_memory};
+use crate::graph::memory::DeviceMemory;
 use std::collections::BTreeMap;
 
 pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let Some(device) = subject.device() else { return Vec::new() };
     let batch = subject.plan.data.batch;
-    let needed = device_memory(&subject.compiled.step);
+    let needed = (subject.memory)(&subject.compiled.step);
     if needed.total() <= device.memory_bytes {
         return Vec::new();
     }
     let message = format!(
         "a batch of {batch} needs {} on the {}, which has {}: {} of parameters, gradients' accumulators and optimizer \
-         state, {} of activations and gradients",
+         state, {} of activations and gradients{}",
         bytes_text(needed.total()),
         device.name,
         bytes_text(device.memory_bytes),
         bytes_text(needed.persistent),
-        bytes_text(needed.results)
+        bytes_text(needed.results),
+        match needed.beside {
+            0 => String::new(),
+            beside => format!(", {} beside them", bytes_text(beside)),
+        }
     );
     let diagnostic = Diagnostic::warning(codes::MEMORY, message);
     let diagnostic = subject.at_origin(diagnostic, "data.batch", "this batch");
@@ -38,7 +42,8 @@ fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
         return "not even a batch of 1 fits: take a smaller model or a larger device".to_owned();
     };
     let mut ways = vec![format!("the largest batch that fits is {largest}")];
-    let total = |compiled: Option<Compiled>| compiled.map(|compiled| device_memory(&compiled.step).total());
+    let total =
+        |compiled: Option<Compiled>| compiled.map(|compiled| (subject.memory)(&compiled.step).total());
     let divisor = (2..=batch).find(|parts| batch.is_multiple_of(*parts) && batch / parts <= largest);
     if let Some(parts) = divisor
         && let Some(bytes) = total((subject.compile)(batch / parts, None))
@@ -58,7 +63,7 @@ fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
         let verdict = if bytes <= memory { "and fits" } else { "and is still too much" };
         ways.push(format!("`precision \"amp-bf16\"` needs {} {verdict}", bytes_text(bytes)));
     }
-    let recomputed = needed.persistent + recomputation(subject.compiled);
+    let recomputed = needed.persistent + needed.beside + recomputation(subject.compiled);
     if recomputed < needed.total() {
         ways.push(format!(
             "recomputing activations block by block would need about {} (this amp does not recompute)",
@@ -71,7 +76,8 @@ fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
 /// The largest batch that fits, by bisection; `None` when 1 does not.
 fn largest(subject: &Subject<'_>, memory: u64) -> Option<usize> {
     let fits = |batch: usize| {
-        (subject.compile)(batch, None).is_some_and(|compiled| device_memory(&compiled.step).total() <= memory)
+        (subject.compile)(batch, None)
+            .is_some_and(|compiled| (subject.memory)(&compiled.step).total() <= memory)
     };
     // Batch normalisation refuses a batch of 1, so the search begins at 2 where 1 is refused.
     let mut low = [1, 2].into_iter().find(|batch| fits(*batch))?;

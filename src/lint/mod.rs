@@ -14,7 +14,8 @@ mod schedule;
 use crate::arithmetic::half::Format;
 use crate::autodiff::Compiled;
 use crate::diag::{Code, Diagnostic, Severity, Span, codes};
-use crate::graph::places;
+use crate::graph::memory::DeviceMemory;
+use crate::graph::{StepGraph, places};
 use crate::plan::{Allow, Device, Plan};
 
 /// What the lints look at.
@@ -27,6 +28,8 @@ pub struct Subject<'a> {
     pub steps: Option<u64>,
     /// Whether the data has a part to evaluate on.
     pub evaluation: bool,
+    /// The memory that a step needs on the device.
+    pub memory: &'a dyn Fn(&StepGraph) -> DeviceMemory,
     /// Compiles the plan for another batch or another low format; `None` where that is refused.
     pub compile: &'a dyn Fn(usize, Option<Format>) -> Option<Compiled>,
 }

@@ -23,7 +23,14 @@ fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
         }
         compile(&plan, batch, &sample.features, sample.labels.clone()).ok()
     };
-    lint(&Subject { plan: &sample.plan, compiled: &compiled, steps, evaluation: true, compile: &again })
+    lint(&Subject {
+        plan: &sample.plan,
+        compiled: &compiled,
+        steps,
+        evaluation: true,
+        compile: &again,
+        memory: &device_memory,
+    })
 }
 
 fn of(diagnostics: &[Diagnostic], code: Code) -> Vec<&Diagnostic> {
@@ -205,6 +212,7 @@ fn what_the_decay_lint_says_to_type_silences_it() {
                 compiled: &compiled,
                 steps: None,
                 evaluation: true,
+                memory: &device_memory,
                 compile: &again,
             }),
             codes::DECAY,
@@ -224,8 +232,14 @@ fn an_evaluation_without_data_is_told_where_it_was_asked_for() {
     let told = |sample: &Sample, evaluation| {
         let compiled = sample.compile();
         let again = |_: usize, _: Option<Format>| None;
-        let subject =
-            Subject { plan: &sample.plan, compiled: &compiled, steps: None, evaluation, compile: &again };
+        let subject = Subject {
+            plan: &sample.plan,
+            compiled: &compiled,
+            steps: None,
+            evaluation,
+            compile: &again,
+            memory: &device_memory,
+        };
         of(&lint(&subject), codes::NOTHING_TO_EVALUATE).len()
     };
     assert_eq!(told(&sample, false), 0, "nobody asked");

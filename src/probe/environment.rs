@@ -1,5 +1,6 @@
 //! The environment as a value, and whether it is what a plan asks for.
 
+use super::Cuda;
 use super::linux;
 use crate::arithmetic::{Isa, float_environment_is_ieee};
 use crate::plan;
@@ -31,21 +32,6 @@ pub struct Environment {
     pub ieee_floats: bool,
     /// CUDA in this build and on this machine.
     pub cuda: Cuda,
-}
-
-/// What there is of CUDA.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cuda {
-    /// amp was built without it.
-    NotInThisBuild,
-}
-
-impl fmt::Display for Cuda {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotInThisBuild => formatter.write_str("no CUDA in this build"),
-        }
-    }
 }
 
 /// Something that a plan asks for and this machine is not.
@@ -80,8 +66,20 @@ impl Environment {
             system: linux::system_name(&linux::read("/etc/os-release")),
             kernel: (!kernel.is_empty()).then_some(kernel),
             ieee_floats: float_environment_is_ieee(),
-            cuda: Cuda::NotInThisBuild,
+            cuda: cuda(),
         }
+    }
+
+    /// Adds the digests of the CUDA libraries that this process loads and of amp's kernels for them. They are read whole, which
+    /// takes a second or so; in a build without CUDA there is nothing to do.
+    #[must_use]
+    #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "there is nothing to add"))]
+    pub fn with_digests(mut self) -> Self {
+        #[cfg(feature = "cuda")]
+        if let Cuda::InThisBuild(parts) = &mut self.cuda {
+            super::libraries::add_digests(parts);
+        }
+        self
     }
 
     /// The processor's name, or its architecture when the system does not tell the name.
@@ -111,6 +109,12 @@ impl Environment {
                     }
                 }
             }
+            "cuda" => {
+                if let Some(version) = wanted.pins.get("amp").filter(|version| **version != self.amp) {
+                    add("pin amp", version, &self.amp);
+                }
+                differences.extend(self.cuda.satisfies(wanted));
+            }
             target => add("target", target, &format!("cpu ({})", self.cuda)),
         }
         differences
@@ -124,7 +128,7 @@ impl Environment {
             "architecture": self.architecture,
             "cores": self.cores,
             "cpu": self.cpu,
-            "cuda": match self.cuda { Cuda::NotInThisBuild => Value::Null },
+            "cuda": self.cuda.to_json(),
             "ieee_floats": self.ieee_floats,
             "instruction_sets": self.isas.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "kernel": self.kernel,
@@ -133,4 +137,16 @@ impl Environment {
             "system": self.system,
         })
     }
+}
+
+/// CUDA of this build and this machine.
+#[cfg(feature = "cuda")]
+fn cuda() -> Cuda {
+    Cuda::InThisBuild(Box::new(super::libraries::probe()))
+}
+
+/// CUDA of this build: none.
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Cuda {
+    Cuda::NotInThisBuild
 }

@@ -3,14 +3,19 @@
 //! **Invariant: nothing here enters a digest.** An environment decides whether a run may begin and how fast it goes; under
 //! the guarantee `portable` it changes no bit. It is written into the unhashed part of a record.
 
+mod cuda;
 mod environment;
+pub mod images;
+#[cfg(feature = "cuda")]
+mod libraries;
 mod linux;
 mod memory;
 
 #[cfg(test)]
 mod tests;
 
-pub use environment::{Cuda, Difference, Environment};
+pub use cuda::{Cuda, Device, Kernels, Library, Parts};
+pub use environment::{Difference, Environment};
 pub use memory::MemoryLimit;
 
 use crate::diag::{Code, codes};

@@ -2,6 +2,7 @@
 
 use super::linux::*;
 use super::*;
+use crate::digest::Digest;
 use crate::plan;
 use std::collections::BTreeMap;
 
@@ -87,4 +88,146 @@ fn limits_of_the_process_and_its_group_are_read() {
     assert_eq!(limit.is_some(), cfg!(target_os = "linux"));
     let physical = Environment::probe().memory_bytes;
     assert!(limit.map(|limit| limit.bytes) <= physical, "{limit:?} of {physical:?}");
+}
+
+/// A machine with one GPU, some libraries and no cuDNN.
+fn with_a_gpu() -> Environment {
+    let library = |name, version: Option<&str>| Library {
+        name,
+        version: version.map(str::to_owned),
+        path: version.map(|_| format!("/lib/lib{name}.so")),
+        digest: None,
+    };
+    let device = Device {
+        name: "NVIDIA H200".to_owned(),
+        capability: (9, 0),
+        multiprocessors: 132,
+        memory_bytes: 150_000_000_000,
+    };
+    let parts = Parts {
+        device: Ok(device),
+        driver: Some("580.159.03".to_owned()),
+        libraries: vec![
+            library("cuda", Some("13.0")),
+            library("cublas", Some("13.1.0")),
+            library("cudnn", None),
+        ],
+        kernels: vec![Kernels { file: "sum", target: "sm_90", digest: Digest::of_bytes(b"cubin") }],
+    };
+    Environment { cuda: Cuda::InThisBuild(Box::new(parts)), ..Environment::probe() }
+}
+
+#[test]
+fn pins_of_cuda_are_compared_and_each_difference_is_told() {
+    let environment = with_a_gpu();
+    let told = |pins: &[(&str, &str)]| -> Vec<String> {
+        environment.satisfies(&wanted("cuda", pins)).iter().map(ToString::to_string).collect()
+    };
+    let exact = [
+        ("amp", env!("CARGO_PKG_VERSION")),
+        ("capability", "9.0"),
+        ("cublas", "13.1.0"),
+        ("cuda", "13.0"),
+        ("driver", "580.159.03"),
+    ];
+    assert_eq!(told(&exact), [""; 0]);
+    // A pin may say less than the whole version, at a point.
+    assert_eq!(told(&[("cublas", "13.1"), ("cuda", "13"), ("driver", "580")]), [""; 0]);
+    assert_eq!(
+        told(&[
+            ("amp", "99.0.0"),
+            ("capability", "8.0"),
+            ("cublas", "13.10"),
+            ("cuda", "1"),
+            ("cudnn", "9"),
+            ("driver", "58"),
+            ("rocm", "6"),
+        ]),
+        [
+            format!("pin amp: found {}, expected 99.0.0", env!("CARGO_PKG_VERSION")).as_str(),
+            "pin capability: found 9.0, expected 8.0",
+            "pin cublas: found 13.1.0, expected 13.10",
+            "pin cuda: found 13.0, expected 1",
+            "pin cudnn: found no such library, expected 9",
+            "pin driver: found 580.159.03, expected 58",
+            "pin rocm: found no such part on the target `cuda`, expected 6",
+        ]
+    );
+}
+
+#[test]
+fn a_device_of_another_capability_is_told() {
+    let environment = with_a_gpu();
+    let meant = |capability| plan::Environment {
+        device: Some(plan::Device { name: "NVIDIA A100 40GB".to_owned(), memory_bytes: 1, capability }),
+        ..wanted("cuda", &[])
+    };
+    assert_eq!(environment.satisfies(&meant((9, 0))), []);
+    let told: Vec<String> = environment.satisfies(&meant((8, 0))).iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["capability: found 9.0 (NVIDIA H200), expected 8.0 (NVIDIA A100 40GB)"]);
+}
+
+#[test]
+fn a_build_with_cuda_and_a_machine_without_a_gpu() {
+    let Cuda::InThisBuild(mut parts) = with_a_gpu().cuda else { panic!("a build with CUDA") };
+    parts.device = Err("no CUDA-capable device is detected (error 100)".to_owned());
+    let environment = Environment { cuda: Cuda::InThisBuild(parts), ..Environment::probe() };
+    let told: Vec<String> =
+        environment.satisfies(&wanted("cuda", &[("cuda", "1")])).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        ["target: found cpu (no device: no CUDA-capable device is detected (error 100)), expected cuda"]
+    );
+    let json = &environment.to_json()["cuda"];
+    assert!(json["device"].is_null());
+    assert_eq!(json["no_device_because"], "no CUDA-capable device is detected (error 100)");
+}
+
+#[test]
+fn the_json_of_cuda_has_the_fields_of_its_schema() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../docs/schemas/environment-1.json")).expect("a schema");
+    let json = with_a_gpu().to_json();
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    let cuda = &json["cuda"];
+    for (part, value) in [
+        ("cuda", cuda),
+        ("device", &cuda["device"]),
+        ("library", &cuda["libraries"][1]),
+        ("kernels", &cuda["kernels"][0]),
+    ] {
+        let definition = &schema["$defs"][part];
+        assert_eq!(names(value), names(&definition["properties"]), "{part}");
+        assert_eq!(definition["additionalProperties"], false, "{part}");
+    }
+    assert_eq!(cuda["device"]["capability"], "9.0");
+    assert_eq!(cuda["kernels"][0]["digest"], Digest::of_bytes(b"cubin").to_string());
+}
+
+#[test]
+fn images_fit_devices() {
+    use super::images::target_for;
+    assert_eq!(target_for((7, 5)), None);
+    assert_eq!(target_for((8, 9)), Some(("sm_80", false)));
+    assert_eq!(target_for((9, 0)), Some(("sm_90", false)));
+    assert_eq!(target_for((12, 0)), Some(("compute_90", true)));
+    assert_eq!(super::images::IMAGES.is_empty(), cfg!(not(feature = "cuda")));
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn the_texts_about_libraries_are_read() {
+    use super::libraries::{driver_version, loaded_path};
+    let version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.03  Release Build  (dvs-builder)\n\
+                   GCC version:  gcc version 12.3.0\n";
+    assert_eq!(driver_version(version).as_deref(), Some("580.159.03"));
+    assert_eq!(driver_version(""), None);
+    let maps = "7f00-7f01 r-xp 00000000 08:01 42    /usr/lib/libcublasLt.so.13.1.0.3\n\
+                7f02-7f03 r-xp 00000000 08:01 43    /opt/a folder/libcublas.so.13\n\
+                7f04-7f05 rw-p 00000000 00:00 0 \n";
+    assert_eq!(loaded_path(maps, "libcublas.so.13").as_deref(), Some("/opt/a folder/libcublas.so.13"));
+    assert_eq!(loaded_path(maps, "libcublasLt.so.13").as_deref(), Some("/usr/lib/libcublasLt.so.13.1.0.3"));
+    assert_eq!(loaded_path(maps, "libcublas.so.1"), None);
 }

@@ -114,7 +114,9 @@ fn values_word(rule: &Rule) -> String {
         parts.push(format!("{} items", rule.length));
     }
     if !rule.one_of.is_empty() {
-        parts.push(rule.one_of.iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(" "));
+        // As they are written: only texts have quotes.
+        let quote = if matches!(rule.kind, Kind::Text | Kind::Saved) { "\"" } else { "" };
+        parts.push(rule.one_of.iter().map(|text| format!("{quote}{text}{quote}")).collect::<Vec<_>>().join(" "));
     }
     parts.join("; ")
 }

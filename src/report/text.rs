@@ -7,7 +7,7 @@ use super::table::{Cell, cell, table};
 use super::words::{because, lock_conclusion, record_conclusion, ulps, verdict_sentence};
 use crate::diff::{Bits, Change, Class, FieldDifference, LockDiff, RecordDiff};
 use crate::lock::write::float_text;
-use crate::probe::Environment;
+use crate::probe::{Cuda, Environment, Parts};
 use crate::verify::{Against, Answer, Verdict};
 
 /// Widest column that others are aligned to, in characters.
@@ -204,7 +204,7 @@ pub(super) fn environment_rows(environment: &Environment) -> Vec<(&'static str, 
     let isas: Vec<String> = environment.isas.iter().map(ToString::to_string).collect();
     let floats =
         if environment.ieee_floats { "IEEE 754" } else { "not IEEE 754: results would mean nothing" };
-    vec![
+    let mut rows = vec![
         ("amp", environment.amp.clone()),
         ("processor", environment.cpu.clone().unwrap_or_else(unknown)),
         ("architecture", environment.architecture.clone()),
@@ -214,6 +214,28 @@ pub(super) fn environment_rows(environment: &Environment) -> Vec<(&'static str, 
         ("system", environment.system.clone().unwrap_or_else(|| environment.os.clone())),
         ("kernel", environment.kernel.clone().unwrap_or_else(unknown)),
         ("floats", floats.to_owned()),
-        ("cuda", environment.cuda.to_string()),
-    ]
+    ];
+    match &environment.cuda {
+        Cuda::NotInThisBuild => rows.push(("cuda", environment.cuda.to_string())),
+        Cuda::InThisBuild(parts) => {
+            rows.push(("gpu", environment.cuda.to_string()));
+            rows.extend(cuda_rows(parts));
+        }
+    }
+    rows
+}
+
+/// What there is of CUDA, as names and values.
+fn cuda_rows(parts: &Parts) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if let Ok(device) = &parts.device {
+        rows.push(("gpu memory", bytes(device.memory_bytes)));
+    }
+    rows.push(("driver", parts.driver.clone().unwrap_or_else(|| "not found".to_owned())));
+    rows.extend(parts.libraries.iter().map(|library| (library.name, library.to_string())));
+    let kernels = parts.kernels.iter();
+    rows.extend(
+        kernels.map(|image| ("kernels", format!("{} {}, {}", image.file, image.target, image.digest))),
+    );
+    rows
 }

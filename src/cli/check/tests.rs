@@ -83,7 +83,7 @@ fn lock_faults(world: &Memory, sources: &mut SourceMap) -> Vec<Diagnostic> {
 fn shown(source: &str) -> (String, Vec<Diagnostic>) {
     let world = world_of(source);
     let nowhere = Utf8Path::new("tests/corpus/no-store");
-    let outcome = pipeline::check_in(Utf8Path::new("manifest.kdl"), &world, nowhere);
+    let outcome = pipeline::check_in(Utf8Path::new("manifest.kdl"), None, &world, nowhere);
     let extra = outcome.as_ref().map(|resolved| extra(source, resolved)).unwrap_or_default();
     let (mut diagnostics, mut sources) = match answer(outcome) {
         Ok((_, diagnostics, sources)) => (diagnostics, sources),

@@ -7,38 +7,18 @@
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
 use super::fingerprint::{Keys, fingerprint};
-use super::program::{Action, Layout, Place, Program};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
-use crate::digest::{ContentHash as _, Digest, Hasher};
+use crate::digest::Digest;
+use crate::exec::backend::{Backend, DeviceUse};
+pub use crate::exec::backend::{Batch, OpTime, StepResult};
 use crate::exec::clock::Stopwatch;
+use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
+use crate::exec::program::{Action, Layout, Place, Program};
 use crate::graph::{Node, Op, ValueId};
-use crate::record::float::canonical_bits;
 use std::collections::BTreeMap;
-
-/// Features and labels of one batch, row-major.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Numbers or tokens, as many as the features value has elements.
-    pub features: Buffer,
-    /// Class indices or targets.
-    pub labels: Buffer,
-}
-
-/// What a training step says of itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StepResult {
-    /// Mean of the micro-batches' losses.
-    pub loss: f32,
-    /// Global gradient norm before clipping.
-    pub gradient_norm: f32,
-    /// Loss scale that the step was computed with.
-    pub scale: f32,
-    /// Whether the update was left out for a non-finite gradient.
-    pub skipped: bool,
-}
 
 /// A step graph lowered for one batch size.
 struct Stage {
@@ -105,15 +85,6 @@ pub struct Engine {
     keys: Keys,
     /// Seconds and calls by op kind, when somebody measures.
     profile: Option<BTreeMap<&'static str, OpTime>>,
-}
-
-/// Where time went for one kind of op.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OpTime {
-    /// How often it ran.
-    pub calls: u64,
-    /// Seconds in all.
-    pub seconds: f64,
 }
 
 impl Engine {
@@ -306,7 +277,7 @@ impl Engine {
         learning_rate: f32,
     ) -> StepResult {
         self.set_scalar(|step| step.learning_rate, learning_rate);
-        let scale = self.scale();
+        let scale = Self::scale(self);
         let mut losses = 0.0;
         for (micro, batch) in micro_batches.iter().enumerate() {
             self.load(stage, batch, false);
@@ -332,20 +303,6 @@ impl Engine {
             fingerprint(self.isa, &self.threads, &self.keys, values, &mut bytes);
         }
         Digest::of_bytes(&bytes)
-    }
-
-    /// The digest of all parameters by name, shape and content.
-    pub fn parameters_digest(&self) -> Digest {
-        let mut hasher = Hasher::new();
-        hasher.tag("amp.parameters.v1");
-        for (name, shape, values) in self.parameters() {
-            name.content_hash(&mut hasher);
-            shape.content_hash(&mut hasher);
-            for value in values {
-                hasher.raw(&canonical_bits(*value).to_le_bytes());
-            }
-        }
-        hasher.finish()
     }
 
     /// The model's answers for a batch, in evaluation form.
@@ -473,6 +430,74 @@ impl Engine {
                 }
             }
         });
+    }
+}
+
+impl Backend for Engine {
+    fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {
+        self.set_scale(scale);
+        Ok(())
+    }
+
+    fn scale(&mut self) -> Result<f32, ExecFault> {
+        Ok(Self::scale(self))
+    }
+
+    fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
+        self.set_group_rate(group, rate);
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        stage: usize,
+        batches: &[Batch],
+        number: u64,
+        rate: f32,
+    ) -> Result<StepResult, ExecFault> {
+        // The whole step runs on a worker, so that no kernel waits for a hand-over from another thread.
+        let threads = self.threads.clone();
+        Ok(threads.enter(|| self.step(stage, batches, number, rate)))
+    }
+
+    fn first_non_finite_gradient(&self) -> Option<String> {
+        self.first_non_finite_gradient()
+    }
+
+    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
+        Ok(Self::fingerprint(self))
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
+        Ok(self.predict(batch))
+    }
+
+    fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
+        Ok(Self::cell(self, name).cloned())
+    }
+
+    fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {
+        Ok(self.set_cell(name, values))
+    }
+
+    fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
+        self.step_graph(stage)
+    }
+
+    fn device_use(&self) -> Option<DeviceUse> {
+        None
+    }
+
+    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+        self.measure(on)
+    }
+
+    fn threads(&self) -> &Threads {
+        self.threads()
+    }
+
+    fn isa(&self) -> Isa {
+        self.isa()
     }
 }
 

@@ -7,7 +7,7 @@ pub mod buffer;
 mod columns;
 pub mod convolution;
 pub mod disentangled;
-mod dispatch;
+pub(in crate::exec) mod dispatch;
 pub mod dropout;
 pub mod elementwise;
 pub mod engine;
@@ -25,7 +25,7 @@ pub mod mean;
 #[cfg(test)]
 mod parameter_tests;
 pub mod pool;
-pub mod program;
+
 pub mod reduce;
 pub mod relative_position;
 pub mod rms_norm;

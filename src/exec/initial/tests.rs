@@ -79,7 +79,7 @@ fn what_the_file_gives_is_what_training_begins_with() {
     let mut engine =
         Engine::new(vec![sample.compile().step], 42, Threads::new(1).expect("a thread"), Isa::detect());
     let before: Vec<f32> = engine.cell("head.bias").expect("a parameter").floats(2).to_vec();
-    values.apply(&mut engine);
+    values.apply(&mut engine).expect("the CPU has no faults");
     let cell = |name: &str, length| engine.cell(name).expect("a parameter").floats(length).to_vec();
     assert_eq!(cell("blocks.0.attention.weight", 4), [1.0, 2.0, 3.0, 4.0]);
     assert_eq!(cell("blocks.0.attention.bias", 2), [0.5, -2.0]);

@@ -13,10 +13,10 @@ mod update;
 pub use shape::relayout;
 
 use super::buffer::Buffer;
-use super::program::Layout;
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
+use crate::exec::program::Layout;
 use crate::graph::{Op, Value};
 
 /// An operand of a node: memory, how much of it, and what the graph knows of it.

@@ -9,6 +9,7 @@ use crate::exec::cpu::update::{
     update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
+use crate::exec::schedule::decimal;
 use crate::graph::Op;
 use crate::plan::Optimizer;
 
@@ -99,11 +100,6 @@ fn update(call: &Call<'_>, rule: &Optimizer, found: bool, clipped: bool, outputs
             adam(call.isa, call.threads, &rule, parameters, first, second, gradient, clip);
         }
     }
-}
-
-/// The f64 that is nearest to the shortest decimal form of an f32.
-fn decimal(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or(f64::from(value))
 }
 
 /// Running statistics take their candidate, or stay, both copies alike.

@@ -83,6 +83,13 @@ impl Program {
     /// Lowers `nodes`, of which the first `first_part` are repeated for each micro-batch. `keep` are values that are read
     /// after the last instruction.
     pub fn lower(nodes: &[Node], values: &[Value], first_part: usize, keep: &[ValueId]) -> Self {
+        let mut program = Self::lay_out(nodes, values, first_part);
+        program.assign_slots(keep);
+        program
+    }
+
+    /// The same before memory is shared out: every result has a slot that is not yet numbered.
+    pub fn lay_out(nodes: &[Node], values: &[Value], first_part: usize) -> Self {
         let mut lowering = Lowering { values, program: Self::empty() };
         for (index, node) in nodes.iter().enumerate() {
             if index == first_part {
@@ -93,9 +100,7 @@ impl Program {
         if first_part >= nodes.len() {
             lowering.program.first_part = lowering.program.instructions.len();
         }
-        let mut program = lowering.program;
-        program.assign_slots(keep);
-        program
+        lowering.program
     }
 
     fn empty() -> Self {
@@ -173,7 +178,7 @@ impl Program {
     }
 
     /// For each buffer, whether no instruction makes it: features and labels, which the host writes before the first one.
-    fn fed_by_host(&self) -> Vec<bool> {
+    pub fn fed_by_host(&self) -> Vec<bool> {
         let mut fed = vec![true; self.buffers.len()];
         for output in self.instructions.iter().flat_map(|instruction| &instruction.outputs) {
             fed[self.owner(*output)] = false;

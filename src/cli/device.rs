@@ -1,0 +1,143 @@
+//! The device that a command works on: the one that the manifest's environment is for, or the one that was asked for.
+
+use super::args::Machine;
+use super::pipeline;
+use super::{Exit, Failure};
+use crate::arithmetic::Isa;
+use crate::exec::backend::Backend;
+use crate::exec::cpu;
+use crate::exec::cpu::threads::Threads;
+use crate::exec::cuda;
+use crate::graph::StepGraph;
+use crate::plan::{self, Guarantee, Plan};
+use crate::probe::Environment;
+
+/// The names of the devices that a run can be on.
+pub const DEVICES: [&str; 2] = ["cpu", "cuda"];
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The processor.
+    Cpu,
+    /// A CUDA device.
+    Cuda,
+}
+
+impl Kind {
+    /// Its name on the command line and in environments.
+    pub fn name(self) -> &'static str {
+        DEVICES[self as usize]
+    }
+}
+
+/// The kind that was asked for, if one was.
+///
+/// # Errors
+/// A name that nobody knows; CUDA in a build without it.
+pub fn asked(machine: &Machine) -> Result<Option<Kind>, Failure> {
+    let kind = match machine.device.as_deref() {
+        None => return Ok(None),
+        Some("cpu") => Kind::Cpu,
+        Some("cuda") => Kind::Cuda,
+        Some(other) => {
+            let here = format!("this build trains on: {}", here().join(", "));
+            return Err(pipeline::unknown_name("device", other, &DEVICES, &here));
+        }
+    };
+    require(kind)?;
+    Ok(Some(kind))
+}
+
+/// The devices that this build can train on.
+fn here() -> &'static [&'static str] {
+    if cfg!(feature = "cuda") { &DEVICES } else { &DEVICES[..1] }
+}
+
+fn require(kind: Kind) -> Result<(), Failure> {
+    if here().contains(&kind.name()) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Machine, format!("this build cannot train on the device `{}`", kind.name()))
+        .help("build amp with `--features cuda`; docs/cuda.md says what that needs"))
+}
+
+/// The kind of device that a plan is run on, with what its environment asks of it.
+///
+/// The guarantee `portable` promises the same bits everywhere, so such a run may be on another kind of device than its
+/// environment names, if that is asked for; pins of the one say nothing about the other.
+///
+/// # Errors
+/// CUDA in a build without it; another kind than the environment's under the guarantee `device`.
+pub fn choose(asked: Option<Kind>, plan: &Plan) -> Result<(Kind, plan::Environment), Failure> {
+    let target = if plan.environment.target == Kind::Cuda.name() { Kind::Cuda } else { Kind::Cpu };
+    let kind = asked.unwrap_or(target);
+    require(kind)?;
+    if kind == target {
+        return Ok((kind, plan.environment.clone()));
+    }
+    if plan.run.guarantee == Guarantee::Device {
+        let text = format!(
+            "the run is for the target `{}` and promises bits of that device alone, so it cannot be on `{}`",
+            target.name(),
+            kind.name()
+        );
+        return Err(Failure::new(Exit::Machine, text)
+            .code(crate::probe::NOT_SATISFIED)
+            .help("leave `--device` out, or write `guarantee=\"portable\"` in `run`"));
+    }
+    let wanted = plan::Environment {
+        target: kind.name().to_owned(),
+        pins: Default::default(),
+        device: None,
+        ..plan.environment.clone()
+    };
+    Ok((kind, wanted))
+}
+
+/// What a run is on.
+pub struct Opened {
+    /// Runs the steps.
+    pub backend: Box<dyn Backend>,
+    /// The platform node of locks that its results are in.
+    pub platform: String,
+    /// What it is, for people.
+    pub name: String,
+}
+
+/// Opens the device and puts the step graphs (full batch first) on it.
+///
+/// # Errors
+/// AMP0708 to AMP0710: too little memory, no kernel, no device.
+pub fn open(
+    kind: Kind,
+    plan: &Plan,
+    steps: Vec<StepGraph>,
+    machine: (Threads, Isa),
+    environment: &Environment,
+) -> Result<Opened, Failure> {
+    let (threads, isa) = machine;
+    let seed = plan.run.seed;
+    match kind {
+        Kind::Cpu => {
+            let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
+            let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
+            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name })
+        }
+        Kind::Cuda => {
+            let device = cuda::open()?;
+            let (platform, name) = (device.platform(), device.name());
+            let arithmetic = arithmetic(plan);
+            let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
+            Ok(Opened { backend: Box::new(engine), platform, name })
+        }
+    }
+}
+
+/// Whose bits a run on CUDA gives.
+pub fn arithmetic(plan: &Plan) -> cuda::dispatch::Arithmetic {
+    match plan.run.guarantee {
+        Guarantee::Portable => cuda::dispatch::Arithmetic::Portable,
+        Guarantee::Device => cuda::dispatch::Arithmetic::Device,
+    }
+}

@@ -1,0 +1,157 @@
+//! What a run wants of a backend: the CPU's engine and CUDA's are driven by the same session.
+
+use super::cpu::buffer::Buffer;
+use super::cpu::threads::Threads;
+use super::fault::ExecFault;
+use crate::arithmetic::Isa;
+use crate::digest::{ContentHash as _, Digest, Hasher};
+use crate::graph::StepGraph;
+use crate::record::float::canonical_bits;
+use std::collections::BTreeMap;
+
+/// Features and labels of one batch, row-major.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Numbers or tokens, as many as the features value has elements.
+    pub features: Buffer,
+    /// Class indices or targets.
+    pub labels: Buffer,
+}
+
+/// What a training step says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepResult {
+    /// Mean of the micro-batches' losses.
+    pub loss: f32,
+    /// Global gradient norm before clipping.
+    pub gradient_norm: f32,
+    /// Loss scale that the step was computed with.
+    pub scale: f32,
+    /// Whether the update was left out for a non-finite gradient.
+    pub skipped: bool,
+}
+
+/// Where time went for one kind of op.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OpTime {
+    /// How often it ran.
+    pub calls: u64,
+    /// Seconds in all.
+    pub seconds: f64,
+}
+
+/// Memory and launches of a backend on a device of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Bytes that the plan said before anything ran.
+    pub planned: u64,
+    /// Bytes of the device in use now, by everybody; 0 where it does not tell.
+    pub in_use: u64,
+    /// Launches of a micro-batch and an update.
+    pub launches: usize,
+}
+
+/// Trains and evaluates a step graph. Errors are the device's own; the CPU has none.
+pub trait Backend: Send {
+    /// Sets the loss scale, 1 until then; called once, before the first step.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault>;
+
+    /// The loss scale that the next step will use.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn scale(&mut self) -> Result<f32, ExecFault>;
+
+    /// Sets the learning rate of a group of parameters for the steps that follow; nothing for a group without its own.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault>;
+
+    /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn step(
+        &mut self,
+        stage: usize,
+        batches: &[Batch],
+        number: u64,
+        rate: f32,
+    ) -> Result<StepResult, ExecFault>;
+
+    /// The name of the first gradient that was not finite in the last step, if one was.
+    fn first_non_finite_gradient(&self) -> Option<String>;
+
+    /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn fingerprint(&mut self) -> Result<Digest, ExecFault>;
+
+    /// The model's answers for a batch, in evaluation form.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault>;
+
+    /// A persistent value by name.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault>;
+
+    /// Overwrites a persistent float value; false when there is no such value or its size differs.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault>;
+
+    /// The step graph of a stage: 0 is the full batch.
+    fn step_graph(&self, stage: usize) -> Option<&StepGraph>;
+
+    /// Begins to measure where time goes, by kind of op or kernel, or ends and gives what was measured.
+    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime>;
+
+    /// What it takes of a device of its own; `None` for the CPU.
+    fn device_use(&self) -> Option<DeviceUse>;
+
+    /// The threads, for what the host computes beside the graph.
+    fn threads(&self) -> &Threads;
+
+    /// The instruction set, for what the host computes beside the graph.
+    fn isa(&self) -> Isa;
+
+    /// Names and shapes of all parameters, sorted by name.
+    fn parameter_shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let Some(step) = self.step_graph(0) else { return Vec::new() };
+        let parameters = step.parameters.iter().chain(&step.frozen);
+        let mut found: Vec<(String, Vec<usize>)> = parameters
+            .map(|parameter| step.value(parameter.value))
+            .map(|value| (value.name.clone(), value.shape.clone()))
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// The digest of all parameters by name, shape and content.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn parameters_digest(&mut self) -> Result<Digest, ExecFault> {
+        let mut hasher = Hasher::new();
+        hasher.tag("amp.parameters.v1");
+        for (name, shape) in self.parameter_shapes() {
+            let Some(cell) = self.cell(&name)? else { continue };
+            name.as_str().content_hash(&mut hasher);
+            shape.as_slice().content_hash(&mut hasher);
+            for value in cell.floats(shape.iter().product()) {
+                hasher.raw(&canonical_bits(*value).to_le_bytes());
+            }
+        }
+        Ok(hasher.finish())
+    }
+}

@@ -1,0 +1,282 @@
+//! What a run needs of a device, worked out without one: memory by what it is for, and the launches once addresses are known.
+
+use super::dispatch::{self, Arithmetic, Call, Operand};
+use super::launch::{ALIGNMENT, Launch, Launches, Tensor};
+use super::memory::Planned;
+use crate::exec::fault::ExecFault;
+use crate::exec::program::{Action, BufferId, Layout, Place};
+use crate::exec::reference::fingerprint::BLOCK;
+use crate::graph::{Node, StepGraph, ValueId};
+use std::collections::BTreeMap;
+
+/// A persistent value on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    /// Its first byte, counted from the block of persistent values.
+    pub(super) offset: usize,
+    pub(super) elements: usize,
+    pub(super) integer: bool,
+}
+
+/// Launches, and a graph of them where the device captures.
+#[derive(Default)]
+pub(super) struct Section {
+    pub(super) launches: Vec<Launch>,
+    pub(super) graph: Option<usize>,
+}
+
+/// A program with addresses.
+pub(super) struct Placed {
+    planned: Planned,
+    /// For each buffer its memory.
+    tensors: Vec<Tensor>,
+    /// Micro-batch and update; of an evaluation the first alone.
+    pub(super) parts: [Section; 2],
+}
+
+impl Placed {
+    /// Where a value is.
+    pub(super) fn tensor_of(&self, value: ValueId) -> Option<Tensor> {
+        self.planned.program.buffer_of(value).map(|buffer| self.tensors[buffer])
+    }
+}
+
+/// Bytes of a run's memory on the device, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Parameters, buffers, optimizer state, accumulators, scalars.
+    pub persistent: usize,
+    /// Results of a step or an evaluation, whichever takes more.
+    pub results: usize,
+    /// Memory of single nodes beside their results.
+    pub scratch: usize,
+    /// Counters, keys and sums of the fingerprint, tables.
+    pub constants: usize,
+}
+
+impl Footprint {
+    /// All together.
+    pub fn total(&self) -> usize {
+        self.persistent + self.results + self.scratch + self.constants
+    }
+}
+
+/// Addresses of the blocks of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bases {
+    pub(super) persistent: u64,
+    pub(super) results: u64,
+    pub(super) scratch: u64,
+    pub(super) constants: u64,
+}
+
+/// Bytes of the fingerprint's keys.
+const KEYS: usize = 2 * BLOCK * 4;
+
+impl Bases {
+    /// A `u64`: the position in random streams.
+    pub(super) fn position(self) -> u64 {
+        self.constants
+    }
+
+    /// An `int`: the number of the first gradient that is not finite.
+    pub(super) fn culprit(self) -> u64 {
+        self.constants + ALIGNMENT as u64
+    }
+
+    /// Keys of the fingerprint.
+    pub(super) fn keys(self) -> u64 {
+        self.constants + 2 * ALIGNMENT as u64
+    }
+
+    /// Sums of the fingerprint.
+    pub(super) fn sums(self) -> u64 {
+        self.keys() + KEYS as u64
+    }
+}
+
+/// The two programs of a step graph: its training nodes with their plan, and the evaluation's plan.
+struct Programs {
+    nodes: Vec<Node>,
+    train: Planned,
+    evaluation: Planned,
+}
+
+/// Everything about a run on a device but the device.
+pub struct Blueprint {
+    seed: u64,
+    arithmetic: Arithmetic,
+    tensor_cores: bool,
+    programs: Vec<Programs>,
+    pub(super) cells: BTreeMap<String, Cell>,
+    /// Bytes of the fingerprint's sums.
+    pub(super) sums: usize,
+    footprint: Footprint,
+}
+
+impl Blueprint {
+    /// Plans the step graphs, full batch first. `tensor_cores` says whether the device has those that own kernels use.
+    ///
+    /// # Errors
+    /// AMP0709 for a node that has no kernel.
+    pub fn new(
+        steps: &[StepGraph],
+        seed: u64,
+        arithmetic: Arithmetic,
+        tensor_cores: bool,
+    ) -> Result<Self, ExecFault> {
+        let programs = steps.iter().map(plan).collect();
+        let (cells, footprint) = (BTreeMap::new(), Footprint::default());
+        let mut blueprint = Self { seed, arithmetic, tensor_cores, programs, cells, sums: 0, footprint };
+        for step in 0..steps.len() {
+            blueprint.declare_cells(step);
+        }
+        let results =
+            blueprint.programs.iter().map(|programs| programs.train.bytes.max(programs.evaluation.bytes));
+        blueprint.footprint.results = results.max().unwrap_or(0);
+        let blocks = blueprint.fingerprinted(steps).into_iter().map(|cell| cell.elements.div_ceil(BLOCK));
+        blueprint.sums = blocks.sum::<usize>() * 16;
+        // Once without addresses, to learn how much memory beside the values there has to be.
+        let (_, launches) = blueprint.lower(steps, Bases::default())?;
+        blueprint.footprint.scratch = launches.scratch_bytes();
+        blueprint.footprint.constants = blueprint.fixed() + launches.constant_bytes.len();
+        Ok(blueprint)
+    }
+
+    /// How much memory the run takes.
+    pub fn footprint(&self) -> Footprint {
+        self.footprint
+    }
+
+    /// Bytes before the tables of kernels among the constants.
+    pub(super) fn fixed(&self) -> usize {
+        2 * ALIGNMENT + KEYS + self.sums.next_multiple_of(ALIGNMENT)
+    }
+
+    /// Makes the launches of every step graph: training, then evaluation. The tables that they read come with them.
+    pub(super) fn lower(
+        &self,
+        steps: &[StepGraph],
+        bases: Bases,
+    ) -> Result<(Vec<[Placed; 2]>, Launches), ExecFault> {
+        let mut launches = Launches::new(bases.scratch, bases.constants + self.fixed() as u64);
+        let mut stages = Vec::new();
+        for (step, Programs { nodes, train, evaluation }) in steps.iter().zip(&self.programs) {
+            let train = self.lower_program(step, nodes, train, bases, &mut launches)?;
+            let evaluation = self.lower_program(step, &step.evaluation, evaluation, bases, &mut launches)?;
+            stages.push([train, evaluation]);
+        }
+        Ok((stages, launches))
+    }
+
+    /// Gives every persistent value of the programs its room.
+    fn declare_cells(&mut self, step: usize) {
+        let Self { programs, cells, footprint, .. } = self;
+        let planned = [&programs[step].train, &programs[step].evaluation];
+        for buffer in planned.into_iter().flat_map(|planned| &planned.program.buffers) {
+            if let Place::Cell(name) = &buffer.place
+                && !cells.contains_key(name)
+            {
+                let offset = footprint.persistent;
+                let cell = Cell { offset, elements: buffer.elements, integer: buffer.integer };
+                cells.insert(name.clone(), cell);
+                // Persistent values have four bytes an element, and room for what the host says of a scalar.
+                footprint.persistent += (buffer.elements.max(1) * 4).next_multiple_of(ALIGNMENT);
+            }
+        }
+    }
+
+    /// Makes the launches of a program.
+    fn lower_program(
+        &self,
+        step: &StepGraph,
+        nodes: &[Node],
+        planned: &Planned,
+        bases: Bases,
+        launches: &mut Launches,
+    ) -> Result<Placed, ExecFault> {
+        let program = &planned.program;
+        let tensors: Vec<Tensor> = (0..program.buffers.len())
+            .map(|buffer| {
+                let owner = program.owner(buffer);
+                let address = match &program.buffers[owner].place {
+                    Place::Cell(name) => bases.persistent + self.cells[name].offset as u64,
+                    _ => bases.results + planned.offsets[owner].unwrap_or(0) as u64,
+                };
+                Tensor { address, format: planned.formats[buffer] }
+            })
+            .collect();
+        launches.list.clear();
+        let mut first = 0;
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            if index == program.first_part {
+                first = launches.list.len();
+            }
+            let operand = |buffer: &BufferId| Operand {
+                tensor: tensors[*buffer],
+                value: step.value(program.buffers[*buffer].value),
+            };
+            let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
+            let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
+            let edges = instruction.inputs.iter().chain(&instruction.outputs);
+            let layout =
+                edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
+            let (done, kind) = match instruction.action {
+                Action::Run(node) => {
+                    let call = Call {
+                        op: &nodes[node].op,
+                        layout,
+                        inputs: &inputs,
+                        outputs: &outputs,
+                        arithmetic: self.arithmetic,
+                        tensor_cores: self.tensor_cores,
+                        seed: self.seed,
+                        position: bases.position(),
+                        culprit: bases.culprit(),
+                    };
+                    (dispatch::run(&call, launches), nodes[node].op.kind())
+                }
+                Action::Relayout => {
+                    let last = program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
+                    launches.begin_node();
+                    (dispatch::relayout(last, &inputs[0], &outputs[0], launches), "relayout")
+                }
+            };
+            if !done {
+                return Err(ExecFault::no_kernel(kind));
+            }
+        }
+        if program.first_part >= program.instructions.len() {
+            first = launches.list.len();
+        }
+        let mut all = std::mem::take(&mut launches.list);
+        let rest = all.split_off(first);
+        let parts = [Section { launches: all, graph: None }, Section { launches: rest, graph: None }];
+        Ok(Placed { planned: planned.clone(), tensors, parts })
+    }
+
+    /// Parameters in the order of their names, as the fingerprint takes them.
+    pub(super) fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
+        let Some(step) = steps.first() else { return Vec::new() };
+        let mut names: Vec<&String> = step
+            .parameters
+            .iter()
+            .chain(&step.frozen)
+            .map(|parameter| &step.value(parameter.value).name)
+            .filter(|name| self.cells.contains_key(*name))
+            .collect();
+        names.sort();
+        names.into_iter().map(|name| self.cells[name]).collect()
+    }
+}
+
+/// Plans the two programs of a step graph.
+fn plan(step: &StepGraph) -> Programs {
+    let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+    let mut keep = vec![step.loss, step.norm];
+    keep.extend(step.found);
+    let train = Planned::new(&nodes, &step.values, step.micro.len(), &keep);
+    let last = [step.evaluation_prediction];
+    let evaluation = Planned::new(&step.evaluation, &step.values, step.evaluation.len(), &last);
+    Programs { nodes, train, evaluation }
+}

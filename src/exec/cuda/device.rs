@@ -1,0 +1,61 @@
+//! What the engine wants of a device: memory, copies, launches, capture.
+
+use super::launch::Launch;
+use crate::exec::fault::ExecFault;
+
+/// A device that runs launches in the order in which they are given.
+pub trait Device: Send {
+    /// Memory that is not cleared; addresses are multiples of 256.
+    ///
+    /// # Errors
+    /// When there is not so much.
+    fn allocate(&mut self, bytes: usize) -> Result<u64, ExecFault>;
+
+    /// Copies to the device, after all that was launched before; returns when `bytes` may be changed.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn upload(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault>;
+
+    /// Waits for all that was launched, and copies to the host.
+    ///
+    /// # Errors
+    /// The device's own; faults of earlier launches come out here.
+    fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault>;
+
+    /// Begins a launch.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault>;
+
+    /// Records launches as one graph, which `replay` runs with one call; `None` where the device cannot.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn capture(&mut self, launches: &[Launch]) -> Result<Option<usize>, ExecFault>;
+
+    /// Runs a recorded graph.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn replay(&mut self, graph: usize) -> Result<(), ExecFault>;
+
+    /// Waits for all that was launched.
+    ///
+    /// # Errors
+    /// Faults of earlier launches.
+    fn synchronise(&mut self) -> Result<(), ExecFault>;
+
+    /// Bytes of the device in use by everybody, and all it has; `None` where it does not tell.
+    fn memory_in_use(&self) -> Option<(u64, u64)>;
+
+    /// Whether kernels that use tensor cores run here.
+    fn has_tensor_cores(&self) -> bool;
+
+    /// The name of the platform node of locks that results of this device are in: `cuda-sm90`.
+    fn platform(&self) -> String;
+
+    /// Its name, for people.
+    fn name(&self) -> String;
+}

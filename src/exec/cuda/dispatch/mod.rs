@@ -1,0 +1,176 @@
+//! From a node to its launches: one arm an op, grouped by family as on the CPU. Nothing runs here.
+
+mod attention;
+mod columns;
+mod image;
+mod linear;
+mod loss;
+mod norm;
+mod pointwise;
+mod pool;
+mod sequence;
+mod shape;
+mod update;
+
+pub use shape::relayout;
+
+use super::launch::{Launches, Tensor};
+use crate::exec::program::Layout;
+use crate::graph::{Op, Value};
+
+/// An operand or a result of a node: memory, and what the graph knows of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// Where it is. Its format may be another than the value's: a cast is often no launch but another way to read or write.
+    pub tensor: Tensor,
+    /// Shape, dtype, name.
+    pub value: &'a Value,
+}
+
+impl Operand<'_> {
+    /// The sizes, (N, C, H, W) for images whatever the layout.
+    pub fn shape(&self) -> &[usize] {
+        &self.value.shape
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.value.elements()
+    }
+
+    /// Size of an axis; 1 where there is none.
+    pub fn size(&self, axis: usize) -> usize {
+        self.value.shape.get(axis).copied().unwrap_or(1)
+    }
+
+    /// Elements before the last axis, and the last axis.
+    pub fn rows_and_columns(&self) -> (usize, usize) {
+        match self.value.shape.split_last() {
+            Some((last, before)) => (before.iter().product(), *last),
+            None => (1, 1),
+        }
+    }
+}
+
+/// How products are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// In the orders of `docs/numerics.md`: the bits of the CPU.
+    Portable,
+    /// By tensor cores and libraries, the same bits on the same device.
+    Device,
+}
+
+/// A node about to become launches.
+pub struct Call<'a> {
+    /// What to compute.
+    pub op: &'a Op,
+    /// Memory layout of the image operands.
+    pub layout: Layout,
+    /// Operands. One that is written in place stands here too.
+    pub inputs: &'a [Operand<'a>],
+    /// Results.
+    pub outputs: &'a [Operand<'a>],
+    /// How products are made.
+    pub arithmetic: Arithmetic,
+    /// Whether the device has tensor cores that kernels of ours may use; the emulated one has none.
+    pub tensor_cores: bool,
+    /// The run's seed.
+    pub seed: u64,
+    /// Address of a `u64`: the position in random streams, which is the count of micro-batches before this one.
+    pub position: u64,
+    /// Address of an `int`: the number of the first gradient of an unscaling that is not finite.
+    pub culprit: u64,
+}
+
+impl Call<'_> {
+    /// True for (N, C, H, W) operands stored channels last.
+    pub fn channels_last(&self) -> bool {
+        self.layout == Layout::ChannelsLast
+    }
+
+    /// The memory of operand `index`.
+    pub fn input(&self, index: usize) -> Tensor {
+        self.inputs.get(index).map_or(Tensor::NONE, |operand| operand.tensor)
+    }
+
+    /// The memory of result `index`.
+    pub fn output(&self, index: usize) -> Tensor {
+        self.outputs.get(index).map_or(Tensor::NONE, |operand| operand.tensor)
+    }
+}
+
+/// Makes the launches of a node; false where there is no kernel for it.
+pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
+    launches.begin_node();
+    match call.op {
+        Op::Linear { .. } | Op::LinearBackwardInput | Op::LinearBackwardWeight | Op::BiasBackward { .. } => {
+            linear::run(call, launches)
+        }
+        Op::Embedding { .. }
+        | Op::EmbeddingBackward { .. }
+        | Op::Gather
+        | Op::GatherBackward
+        | Op::RotaryPosition { .. } => sequence::run(call, launches),
+        Op::Conv2d { .. } | Op::Conv2dBackwardInput { .. } | Op::Conv2dBackwardWeight { .. } => {
+            image::run(call, launches)
+        }
+        Op::MaxPool2d { .. }
+        | Op::MaxPool2dBackward { .. }
+        | Op::Upsample2d { .. }
+        | Op::Upsample2dBackward { .. }
+        | Op::AveragePool2d { .. }
+        | Op::AveragePool2dBackward { .. } => pool::run(call, launches),
+        Op::BatchNorm { .. }
+        | Op::BatchNormInference { .. }
+        | Op::BatchNormBackward
+        | Op::LayerNorm { .. }
+        | Op::LayerNormBackward
+        | Op::RmsNorm { .. }
+        | Op::RmsNormBackward
+        | Op::GroupNorm { .. }
+        | Op::GroupNormBackward { .. }
+        | Op::Softmax { .. }
+        | Op::SoftmaxBackward { .. } => norm::run(call, launches),
+        Op::Attention(_)
+        | Op::AttentionBackward { .. }
+        | Op::MatrixProduct { .. }
+        | Op::RelativePositionBias(_)
+        | Op::RelativePositionBiasBackward(_)
+        | Op::DisentangledBias(_)
+        | Op::DisentangledBiasBackward(_)
+        | Op::NotEqual { .. } => attention::run(call, launches),
+        Op::Unary(_)
+        | Op::UnaryBackward(_)
+        | Op::Dropout { .. }
+        | Op::Add
+        | Op::Subtract
+        | Op::Multiply
+        | Op::Scale { .. }
+        | Op::Expand
+        | Op::Cast
+        | Op::Mean { .. }
+        | Op::MeanBackward { .. }
+        | Op::SumTo => pointwise::run(call, launches),
+        Op::Reshape
+        | Op::Transpose { .. }
+        | Op::Concatenate { .. }
+        | Op::Slice { .. }
+        | Op::SliceBackward { .. } => shape::run(call, launches),
+        Op::CrossEntropy { .. }
+        | Op::CrossEntropyBackward { .. }
+        | Op::MeanSquaredError
+        | Op::MeanSquaredErrorBackward
+        | Op::LossGradient { .. } => loss::run(call, launches),
+        Op::Accumulate
+        | Op::StageBuffer
+        | Op::Unscale
+        | Op::GlobalNorm
+        | Op::ClipCoefficient { .. }
+        | Op::Update { .. }
+        | Op::CommitBuffer { .. }
+        | Op::AdvanceStep { .. }
+        | Op::ScalerUpdate { .. }
+        | Op::Clear => update::run(call, launches),
+    }
+}

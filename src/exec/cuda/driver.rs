@@ -1,0 +1,1 @@
+//! The CUDA driver as a device, on Candle's `CudaDevice`.

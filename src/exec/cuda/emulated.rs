@@ -1,0 +1,191 @@
+//! A device for tests on machines without a GPU: the same kernels, compiled as C++, on the CPU.
+//!
+//! Library products are chains in portable arithmetic. One launch runs at a time in the process, since threads of a block are
+//! emulated with static memory.
+#![expect(clippy::disallowed_methods, reason = "tests build and load the kernels")]
+
+use super::device::Device;
+use super::launch::{Arguments, Launch, Matrix, Product, Tensor};
+use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round_tf32};
+use crate::exec::fault::ExecFault;
+use crate::graph::DType;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+type LaunchKernel = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
+
+/// The kernels as one library; the reason why there is none on this machine.
+fn library() -> Result<&'static Mutex<libloading::Library>, String> {
+    static LIBRARY: OnceLock<Result<Mutex<libloading::Library>, String>> = OnceLock::new();
+    LIBRARY.get_or_init(|| build().map(Mutex::new)).as_ref().map_err(Clone::clone)
+}
+
+fn build() -> Result<libloading::Library, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/exec/cuda/kernels");
+    let mut sources: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .map_err(|error| error.to_string())?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cu"))
+        .collect();
+    sources.sort();
+    let place = std::env::temp_dir().join(format!("amp-emulated-{}.so", std::process::id()));
+    let mut command = Command::new("c++");
+    command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wno-unknown-pragmas"]);
+    if cfg!(target_arch = "x86_64") && std::arch::is_x86_feature_detected!("fma") {
+        command.arg("-mfma");
+    }
+    command.arg("-o").arg(&place).arg(folder.join("emulate.cpp")).args(["-x", "c++"]).args(sources);
+    let output = command.output().map_err(|error| format!("no C++ compiler: {error}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // SAFETY: the library was built just now from this repository's kernels, whose initialisers only fill a map.
+    let loaded = unsafe { libloading::Library::new(&place) }.map_err(|error| error.to_string());
+    let _ = std::fs::remove_file(&place);
+    loaded
+}
+
+/// Runs kernels on the CPU.
+pub struct Emulated {
+    blocks: Vec<Box<[Block]>>,
+}
+
+/// As aligned as device memory.
+#[derive(Clone)]
+#[repr(align(256))]
+struct Block(#[expect(dead_code, reason = "only its address is used")] [u8; 256]);
+
+impl Emulated {
+    /// The device, or nothing where no C++ compiler is found; that is said.
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    pub fn open() -> Option<Self> {
+        match library() {
+            Ok(_) => Some(Self { blocks: Vec::new() }),
+            Err(reason) => {
+                eprintln!("SKIPPED: the kernels cannot be emulated here ({reason})");
+                None
+            }
+        }
+    }
+
+    fn kernel(name: &str, grid: [u32; 3], block: u32, arguments: &Arguments) -> Result<(), ExecFault> {
+        let library = library().expect("it was opened").lock().expect("no launch panics");
+        let name = CString::new(name).expect("names are plain");
+        let mut pointers = arguments.pointers();
+        // SAFETY: the symbol has this type in `emulate.cpp`; arguments are those that the dispatch declares, and their addresses
+        // lie in blocks of this device.
+        let status = unsafe {
+            let launch: libloading::Symbol<'_, LaunchKernel> =
+                library.get(b"amp_emulated_launch").expect("emulate.cpp has it");
+            launch(name.as_ptr(), grid.as_ptr(), block, pointers.as_mut_ptr())
+        };
+        if status == 0 { Ok(()) } else { Err(ExecFault::device(format!("there is no kernel {name:?}"))) }
+    }
+}
+
+impl Device for Emulated {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, ExecFault> {
+        // Poison: what reads memory that nothing wrote shows.
+        let block = vec![Block([0xa7; 256]); bytes.div_ceil(256).max(1)].into_boxed_slice();
+        let address = block.as_ptr() as u64;
+        self.blocks.push(block);
+        Ok(address)
+    }
+
+    fn upload(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        // SAFETY: the address lies in a block of this device with room for the bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+        Ok(())
+    }
+
+    fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
+        match launch {
+            Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
+            Launch::Product(op) => product(op),
+            // SAFETY: as above.
+            Launch::Clear { address, bytes } => unsafe {
+                std::ptr::write_bytes(*address as *mut u8, 0, *bytes)
+            },
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, _launches: &[Launch]) -> Result<Option<usize>, ExecFault> {
+        Ok(None)
+    }
+
+    fn replay(&mut self, _graph: usize) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    fn synchronise(&mut self) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    fn memory_in_use(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn has_tensor_cores(&self) -> bool {
+        false
+    }
+
+    fn platform(&self) -> String {
+        "emulated".to_owned()
+    }
+
+    fn name(&self) -> String {
+        "emulated".to_owned()
+    }
+}
+
+/// Element `index` of a tensor.
+fn read(tensor: Tensor, index: usize) -> f32 {
+    // SAFETY: the address lies in a block of the device that has the element.
+    unsafe {
+        match tensor.format {
+            DType::F16 => f16_to_f32(*(tensor.address as *const u16).add(index)),
+            DType::Bf16 => bf16_to_f32(*(tensor.address as *const u16).add(index)),
+            DType::Tf32 => round_tf32(*(tensor.address as *const f32).add(index)),
+            _ => *(tensor.address as *const f32).add(index),
+        }
+    }
+}
+
+/// Rounds and writes element `index`.
+fn write(tensor: Tensor, index: usize, value: f32) {
+    // SAFETY: as above.
+    unsafe {
+        match tensor.format {
+            DType::F16 => *(tensor.address as *mut u16).add(index) = f32_to_f16(value),
+            DType::Bf16 => *(tensor.address as *mut u16).add(index) = f32_to_bf16(value),
+            _ => *(tensor.address as *mut f32).add(index) = value,
+        }
+    }
+}
+
+fn product(op: &Product) {
+    let at = |matrix: &Matrix, batch: usize, row: usize, column: usize| {
+        let (row, column) = if matrix.transposed { (column, row) } else { (row, column) };
+        batch * matrix.batch_stride + row * matrix.stride + column
+    };
+    for batch in 0..op.batch {
+        for row in 0..op.rows {
+            for column in 0..op.columns {
+                let chain = (0..op.depth).fold(0.0_f32, |sum, k| {
+                    let a = read(op.a.tensor, at(&op.a, batch, row, k));
+                    a.mul_add(read(op.b.tensor, at(&op.b, batch, k, column)), sum)
+                });
+                let place = at(&op.y, batch, row, column);
+                let before = if op.beta == 0.0 { 0.0 } else { op.beta * read(op.y.tensor, place) };
+                write(op.y.tensor, place, op.alpha * chain + before);
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Runs a step graph on a device: memory once, launches made once, then the same list every step.
+//!
+//! Persistent values (parameters, moments, running statistics, scaler) are cells, shared by name between the programs for full
+//! batches, for a shorter last batch and for evaluation. Each program's micro-batch and update are captured where the device can.
+
+use super::blueprint::{Bases, Blueprint, Cell, Footprint, Placed, Section};
+use super::device::Device;
+use super::dispatch::Arithmetic;
+use super::launch::{Arguments, Launch, Launches, Tensor};
+use crate::arithmetic::Isa;
+use crate::digest::Digest;
+use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, StepResult};
+use crate::exec::clock::Stopwatch;
+use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::threads::Threads;
+use crate::exec::fault::ExecFault;
+use crate::exec::initialise;
+use crate::exec::reference::fingerprint::{BLOCK, Keys};
+use crate::exec::schedule::decimal;
+use crate::graph::{DType, StepGraph, ValueId};
+use std::collections::BTreeMap;
+
+struct Stage {
+    step: StepGraph,
+    train: Placed,
+    evaluation: Placed,
+}
+
+/// Trains and evaluates on a device.
+pub struct Engine {
+    device: Box<dyn Device>,
+    threads: Threads,
+    isa: Isa,
+    seed: u64,
+    blueprint: Blueprint,
+    bases: Bases,
+    stages: Vec<Stage>,
+    culprit: Option<String>,
+    fingerprint: Section,
+    /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
+    profile: Option<BTreeMap<&'static str, OpTime>>,
+}
+
+impl Engine {
+    /// Plans the step graphs (full batch first), makes room, and fills parameters from the seed.
+    ///
+    /// # Errors
+    /// Too little memory on the device, a node that has no kernel, or the device's own.
+    pub fn new(
+        steps: Vec<StepGraph>,
+        seed: u64,
+        mut device: Box<dyn Device>,
+        arithmetic: Arithmetic,
+        threads: Threads,
+        isa: Isa,
+    ) -> Result<Self, ExecFault> {
+        let blueprint = Blueprint::new(&steps, seed, arithmetic, device.has_tensor_cores())?;
+        let room = blueprint.footprint();
+        let bases = Bases {
+            persistent: device.allocate(room.persistent)?,
+            results: device.allocate(room.results)?,
+            scratch: device.allocate(room.scratch)?,
+            constants: device.allocate(room.constants)?,
+        };
+        device.launch(&Launch::Clear { address: bases.persistent, bytes: room.persistent })?;
+        let (placed, launches) = blueprint.lower(&steps, bases)?;
+        device.upload(bases.constants + blueprint.fixed() as u64, &launches.constant_bytes)?;
+        let fingerprint = fingerprint(&blueprint, &steps, bases, &mut *device)?;
+        let stages = steps.into_iter().zip(placed);
+        let stages = stages.map(|(step, [train, evaluation])| Stage { step, train, evaluation }).collect();
+        let (culprit, profile) = (None, None);
+        let mut engine =
+            Self { device, threads, isa, seed, blueprint, bases, stages, culprit, fingerprint, profile };
+        engine.capture()?;
+        engine.initialise()?;
+        engine.set_scale(1.0)?;
+        Ok(engine)
+    }
+
+    /// Records what is run often as graphs.
+    fn capture(&mut self) -> Result<(), ExecFault> {
+        let Self { device, stages, fingerprint, .. } = self;
+        let programs = stages.iter_mut().flat_map(|stage| [&mut stage.train, &mut stage.evaluation]);
+        let sections = programs.flat_map(|placed| &mut placed.parts).chain([fingerprint]);
+        for section in sections.filter(|section| section.launches.len() > 1) {
+            section.graph = device.capture(&section.launches)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a part of a training program.
+    fn run(&mut self, stage: usize, part: usize) -> Result<(), ExecFault> {
+        let Self { device, stages, profile, .. } = self;
+        let section = &stages[stage].train.parts[part];
+        let Some(profile) = profile else { return run(&mut **device, section) };
+        for launch in &section.launches {
+            device.synchronise()?;
+            let watch = Stopwatch::start();
+            device.launch(launch)?;
+            device.synchronise()?;
+            let time = profile.entry(launch.name()).or_default();
+            time.calls += 1;
+            time.seconds += watch.seconds();
+        }
+        Ok(())
+    }
+
+    /// A persistent value's first byte, and what it holds.
+    fn place(&self, name: &str) -> Option<(u64, Cell)> {
+        self.blueprint.cells.get(name).map(|cell| (self.bases.persistent + cell.offset as u64, *cell))
+    }
+
+    /// First values: parameters from their streams, buffers from their declarations, everything else +0.
+    fn initialise(&mut self) -> Result<(), ExecFault> {
+        let Some(stage) = self.stages.first() else { return Ok(()) };
+        let step = &stage.step;
+        let mut first: Vec<(u64, Vec<f32>)> = Vec::new();
+        for parameter in step.parameters.iter().chain(&step.frozen) {
+            let value = step.value(parameter.value);
+            if let Some((address, _)) = self.place(&value.name) {
+                let mut target = vec![0.0; value.elements()];
+                let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
+                initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, &mut target);
+                if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
+                    target[row * columns..(row + 1) * columns].fill(0.0);
+                }
+                first.push((address, target));
+            }
+        }
+        for buffer in &step.buffers {
+            let value = step.value(buffer.value);
+            if let Some((address, _)) = self.place(&value.name) {
+                first.push((address, vec![buffer.initial; value.elements()]));
+            }
+        }
+        for (address, values) in first {
+            self.device.upload(address, &float_bytes(&values))?;
+        }
+        Ok(())
+    }
+
+    fn set_scalar(&mut self, which: impl Fn(&StepGraph) -> ValueId, value: f32) -> Result<(), ExecFault> {
+        let Some(stage) = self.stages.first() else { return Ok(()) };
+        match self.place(&stage.step.value(which(&stage.step)).name) {
+            // A rate is computed with as the decimal that a person wrote; that stands beside it.
+            Some((address, _)) => {
+                let mut bytes = [0; 16];
+                bytes[..4].copy_from_slice(&value.to_le_bytes());
+                bytes[8..].copy_from_slice(&decimal(value).to_le_bytes());
+                self.device.upload(address, &bytes)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Names of every persistent value, sorted.
+    pub fn cell_names(&self) -> Vec<String> {
+        self.blueprint.cells.keys().cloned().collect()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
+    /// What was allocated.
+    pub fn footprint(&self) -> Footprint {
+        self.blueprint.footprint()
+    }
+
+    /// Launches of a micro-batch and of an update with full batches.
+    pub fn launches(&self) -> [&[Launch]; 2] {
+        match self.stages.first() {
+            Some(stage) => [0, 1].map(|part| stage.train.parts[part].launches.as_slice()),
+            None => [&[], &[]],
+        }
+    }
+
+    /// The name of the parameter whose gradient was the first that is not finite.
+    fn find_culprit(&mut self, stage: usize) -> Result<Option<String>, ExecFault> {
+        let mut bytes = [0; 4];
+        self.device.download(self.bases.culprit(), &mut bytes)?;
+        let step = &self.stages[stage].step;
+        let parameter =
+            usize::try_from(i32::from_le_bytes(bytes)).ok().and_then(|at| step.parameters.get(at));
+        Ok(parameter.map(|parameter| step.value(parameter.value).name.clone()))
+    }
+
+    fn scalar(
+        &mut self,
+        stage: usize,
+        which: impl Fn(&StepGraph) -> Option<ValueId>,
+    ) -> Result<f32, ExecFault> {
+        let stage = &self.stages[stage];
+        let Some(tensor) = which(&stage.step).and_then(|value| stage.train.tensor_of(value)) else {
+            return Ok(f32::NAN);
+        };
+        Ok(read_floats(&mut *self.device, tensor, 1)?.first().copied().unwrap_or(f32::NAN))
+    }
+
+    fn load(&mut self, stage: usize, batch: &Batch, evaluation: bool) -> Result<(), ExecFault> {
+        let stage = &self.stages[stage];
+        let placed = if evaluation { &stage.evaluation } else { &stage.train };
+        let targets = [stage.step.features, stage.step.labels].map(|value| placed.tensor_of(value));
+        for (target, from) in targets.into_iter().zip([&batch.features, &batch.labels]) {
+            let Some(target) = target else { continue };
+            match from {
+                Buffer::Integer(values) => {
+                    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                    self.device.upload(target.address, &bytes)?;
+                }
+                Buffer::Float(values) => self.device.upload(target.address, &float_bytes(values))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Backend for Engine {
+    fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
+        let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
+        if self.stages.first().is_some_and(|stage| own(&stage.step).is_some()) {
+            self.set_scalar(|step| own(step).unwrap_or(step.learning_rate), rate)?;
+        }
+        Ok(())
+    }
+
+    fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {
+        self.set_scalar(|step| step.scale, scale)
+    }
+
+    fn scale(&mut self) -> Result<f32, ExecFault> {
+        let Some(stage) = self.stages.first() else { return Ok(1.0) };
+        let name = stage.step.value(stage.step.scale).name.clone();
+        Ok(self.cell(&name)?.and_then(|cell| cell.floats(1).first().copied()).unwrap_or(1.0))
+    }
+
+    fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
+        let Some((address, cell)) = self.place(name) else { return Ok(None) };
+        let mut bytes = vec![0; cell.elements * 4];
+        self.device.download(address, &mut bytes)?;
+        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
+    }
+
+    fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {
+        match self.place(name) {
+            Some((address, cell)) if !cell.integer && cell.elements == values.len() => {
+                self.device.upload(address, &float_bytes(values))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
+        self.stages.get(stage).map(|stage| &stage.step)
+    }
+
+    fn device_use(&self) -> Option<DeviceUse> {
+        let planned = self.footprint().total() as u64 + super::CONTEXT;
+        let in_use = self.device.memory_in_use().map_or(0, |(in_use, _)| in_use);
+        let launches = self.launches().iter().map(|part| part.len()).sum();
+        Some(DeviceUse { planned, in_use, launches })
+    }
+
+    fn measure(&mut self, on: bool) -> BTreeMap<&'static str, OpTime> {
+        std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
+    }
+
+    fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    fn step(
+        &mut self,
+        stage: usize,
+        micro_batches: &[Batch],
+        number: u64,
+        learning_rate: f32,
+    ) -> Result<StepResult, ExecFault> {
+        self.set_scalar(|step| step.learning_rate, learning_rate)?;
+        self.culprit = None;
+        let scale = self.scale()?;
+        let mut losses = 0.0;
+        for (micro, batch) in micro_batches.iter().enumerate() {
+            self.load(stage, batch, false)?;
+            let position = number * micro_batches.len() as u64 + micro as u64;
+            self.device.upload(self.bases.position(), &position.to_le_bytes())?;
+            self.run(stage, 0)?;
+            losses += self.scalar(stage, |step| Some(step.loss))?;
+        }
+        self.run(stage, 1)?;
+        let gradient_norm = self.scalar(stage, |step| Some(step.norm))?;
+        let has_scaler = self.stages[stage].step.found.is_some();
+        let skipped = has_scaler && self.scalar(stage, |step| step.found)? != 0.0;
+        if skipped {
+            self.culprit = self.find_culprit(stage)?;
+        }
+        Ok(StepResult { loss: losses / micro_batches.len().max(1) as f32, gradient_norm, scale, skipped })
+    }
+
+    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
+        run(&mut *self.device, &self.fingerprint)?;
+        let mut bytes = vec![0; self.blueprint.sums];
+        self.device.download(self.bases.sums(), &mut bytes)?;
+        Ok(Digest::of_bytes(&bytes))
+    }
+
+    fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
+        self.load(0, batch, true)?;
+        run(&mut *self.device, &self.stages[0].evaluation.parts[0])?;
+        let stage = &self.stages[0];
+        let value = stage.step.evaluation_prediction;
+        let found = stage.evaluation.tensor_of(value);
+        let elements = stage.step.value(value).elements();
+        match found {
+            Some(tensor) => read_floats(&mut *self.device, tensor, elements),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn first_non_finite_gradient(&self) -> Option<String> {
+        self.culprit.clone()
+    }
+}
+
+/// Puts the fingerprint's keys on the device and makes its launches: one for each parameter, in the order of their names.
+fn fingerprint(
+    blueprint: &Blueprint,
+    steps: &[StepGraph],
+    bases: Bases,
+    device: &mut dyn Device,
+) -> Result<Section, ExecFault> {
+    let keys = Keys::new();
+    let bytes: Vec<u8> = keys.0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
+    device.upload(bases.keys(), &bytes)?;
+    let mut launches = Launches::new(0, 0);
+    let mut out = bases.sums();
+    for cell in blueprint.fingerprinted(steps) {
+        let blocks = cell.elements.div_ceil(BLOCK);
+        let values = bases.persistent + cell.offset as u64;
+        let arguments =
+            Arguments::new().address(values).size(cell.elements).address(bases.keys()).address(out);
+        launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
+        out += blocks as u64 * 16;
+    }
+    Ok(Section { launches: launches.list, graph: None })
+}
+
+fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {
+    match section.graph {
+        Some(graph) => device.replay(graph),
+        None => section.launches.iter().try_for_each(|launch| device.launch(launch)),
+    }
+}
+
+/// Elements of a value on the device, widened exactly.
+fn read_floats(device: &mut dyn Device, tensor: Tensor, elements: usize) -> Result<Vec<f32>, ExecFault> {
+    use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
+    let mut bytes = vec![0; elements * tensor.format.bytes()];
+    device.download(tensor.address, &mut bytes)?;
+    let pairs = bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
+    Ok(match tensor.format {
+        DType::F16 => pairs.map(f16_to_f32).collect(),
+        DType::Bf16 => pairs.map(bf16_to_f32).collect(),
+        _ => floats(&bytes),
+    })
+}
+
+fn float_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
+}
+
+fn integers(bytes: &[u8]) -> Vec<i32> {
+    bytes.as_chunks::<4>().0.iter().map(|word| i32::from_le_bytes(*word)).collect()
+}

@@ -1,0 +1,247 @@
+//! The CUDA backend against the CPU backend: single ops on the same operands, every instruction of every sample, whole steps.
+//!
+//! All run on the emulated device, and on the real one where the feature `cuda` is on and a device is there.
+
+mod arithmetic;
+mod cases;
+mod memory;
+mod samples;
+
+use super::device::Device;
+use super::dispatch::{self, Arithmetic, Call, Operand};
+use super::emulated::Emulated;
+use super::launch::{Launches, Tensor};
+use crate::arithmetic::Isa;
+use crate::arithmetic::half::{Format, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round};
+use crate::exec::cpu;
+use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::threads::Threads;
+use crate::exec::program::Layout;
+use crate::exec::schedule::decimal;
+use crate::graph::{DType, Op, Role, Value};
+
+/// The devices that tests run on: none where there is neither a GPU nor a C++ compiler.
+fn devices() -> Vec<Box<dyn Device>> {
+    Emulated::open().map(|device| Box::new(device) as Box<dyn Device>).into_iter().collect()
+}
+
+fn threads() -> Threads {
+    Threads::new(1).expect("one thread")
+}
+
+/// A value of a test, by its shape and dtype.
+fn value(shape: &[usize], dtype: DType) -> Value {
+    Value { name: "value".to_owned(), shape: shape.to_vec(), dtype, role: Role::Result }
+}
+
+/// One op with operands.
+struct Case {
+    op: Op,
+    layout: Layout,
+    inputs: Vec<(Value, Buffer)>,
+    outputs: Vec<Value>,
+    /// For each result the operand that is written in place, if it is one.
+    in_place: Vec<Option<usize>>,
+    /// How operands are stored, where another format than the value's is to be tried; their values are rounded to it.
+    stored: Vec<Option<DType>>,
+    /// How results are stored, likewise.
+    written: Vec<Option<DType>>,
+    position: u64,
+}
+
+impl Case {
+    /// Row-major operands, nothing in place, native formats.
+    fn new(op: Op, inputs: Vec<(Value, Buffer)>, outputs: Vec<Value>) -> Self {
+        let (stored, written) = (vec![None; inputs.len()], vec![None; outputs.len()]);
+        let in_place = vec![None; outputs.len()];
+        Self { op, layout: Layout::RowMajor, inputs, outputs, in_place, stored, written, position: 3 }
+    }
+
+    /// Runs the op on the CPU backend: the bits to expect.
+    fn expected(&self) -> Vec<Buffer> {
+        let rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
+        let mut outputs: Vec<Buffer> = self
+            .outputs
+            .iter()
+            .zip(&self.in_place)
+            .map(|(value, place)| match place {
+                Some(input) => rounded[*input].clone(),
+                None => Buffer::zeros(value.elements(), value.dtype == DType::I32),
+            })
+            .collect();
+        let empty = Buffer::default();
+        let inputs: Vec<cpu::dispatch::Operand<'_>> = self
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(index, (value, _))| {
+                let taken = self.in_place.contains(&Some(index));
+                let buffer = if taken { &empty } else { &rounded[index] };
+                cpu::dispatch::Operand { buffer, elements: value.elements(), value }
+            })
+            .collect();
+        let results: Vec<&Value> = self.outputs.iter().collect();
+        let (threads, isa) = (threads(), Isa::detect());
+        let call = cpu::dispatch::Call {
+            isa,
+            threads: &threads,
+            seed: 42,
+            position: self.position,
+            op: &self.op,
+            layout: self.layout,
+            inputs: &inputs,
+            results: &results,
+        };
+        cpu::dispatch::run(&call, &mut outputs);
+        outputs
+    }
+
+    /// Runs the op on a device; `None` when it has no kernel yet.
+    fn found(&self, device: &mut dyn Device, arithmetic: Arithmetic) -> Option<Vec<Buffer>> {
+        let mut place = |value: &Value, format: DType, bytes: &[u8]| {
+            let size = (value.elements() * format.bytes()).max(bytes.len()).max(16);
+            let address = device.allocate(size).expect("memory");
+            device.upload(address, bytes).expect("an upload");
+            Tensor { address, format }
+        };
+        let inputs: Vec<(Tensor, &Value)> = self
+            .inputs
+            .iter()
+            .zip(&self.stored)
+            .map(|(operand, stored)| {
+                let format = stored.unwrap_or(operand.0.dtype);
+                let mut bytes = to_bytes(&operand.1, format);
+                if operand.0.role == Role::Host {
+                    bytes.resize(8, 0);
+                    bytes.extend(decimal(operand.1.floats(1)[0]).to_le_bytes());
+                }
+                (place(&operand.0, format, &bytes), &operand.0)
+            })
+            .collect();
+        let outputs: Vec<(Tensor, &Value)> = self
+            .outputs
+            .iter()
+            .enumerate()
+            .map(|(index, value)| match self.in_place[index] {
+                Some(input) => (inputs[input].0, value),
+                None => (place(value, self.written[index].unwrap_or(value.dtype), &[]), value),
+            })
+            .collect();
+        let position = device.allocate(256).expect("memory");
+        device.upload(position, &self.position.to_le_bytes()).expect("an upload");
+        let (ins, outs) = (as_operands(&inputs), as_operands(&outputs));
+        let call = Call {
+            op: &self.op,
+            layout: self.layout,
+            inputs: &ins,
+            outputs: &outs,
+            arithmetic,
+            tensor_cores: false,
+            seed: 42,
+            position,
+            culprit: position + 128,
+        };
+        launch(device, &call)?;
+        Some(outputs.iter().map(|(tensor, value)| from_device(device, *tensor, value)).collect())
+    }
+
+    /// Checks the bits on every device.
+    ///
+    /// # Panics
+    /// When they differ, or there is no kernel.
+    fn check(&self, what: &str) {
+        for mut device in devices() {
+            let found = self.found(&mut *device, Arithmetic::Portable);
+            let found = found.unwrap_or_else(|| panic!("{what}: no kernel for {}", self.op.kind()));
+            if let Some(difference) = self.difference(&self.expected(), &found) {
+                panic!("{what} on {}: {difference}", device.name());
+            }
+        }
+    }
+
+    /// The first element whose bits differ.
+    fn difference(&self, expected: &[Buffer], found: &[Buffer]) -> Option<String> {
+        for (index, value) in self.outputs.iter().enumerate() {
+            let format = self.written[index].and_then(DType::format).unwrap_or(Format::F32);
+            for element in 0..value.elements() {
+                let (wanted, got) = match (&expected[index], &found[index]) {
+                    (Buffer::Integer(wanted), Buffer::Integer(got)) => {
+                        (wanted[element] as u32, got[element] as u32)
+                    }
+                    (wanted, got) => {
+                        let bits = |buffer: &Buffer| {
+                            let x = buffer.floats(value.elements())[element];
+                            if x.is_nan() { 0x7fc0_0000 } else { round(format, x).to_bits() }
+                        };
+                        (bits(wanted), bits(got))
+                    }
+                };
+                if wanted != got {
+                    let kind = self.op.kind();
+                    let shape = &value.shape;
+                    let [w, g] = [wanted, got].map(f32::from_bits);
+                    return Some(format!(
+                        "{kind} result {index} {shape:?} element {element}: expected {w:e} ({wanted:#010x}), found {g:e} ({got:#010x})"
+                    ));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn as_operands<'a>(edges: &[(Tensor, &'a Value)]) -> Vec<Operand<'a>> {
+    edges.iter().map(|(tensor, value)| Operand { tensor: *tensor, value }).collect()
+}
+
+/// Makes the launches of a node twice, as the engine does, and runs them.
+fn launch(device: &mut dyn Device, call: &Call<'_>) -> Option<()> {
+    let mut probe = Launches::new(0, 0);
+    if !dispatch::run(call, &mut probe) {
+        return None;
+    }
+    let scratch = device.allocate(probe.scratch_bytes().max(1)).expect("memory");
+    let constants = device.allocate(probe.constant_bytes.len().max(1)).expect("memory");
+    let mut launches = Launches::new(scratch, constants);
+    assert!(dispatch::run(call, &mut launches));
+    assert_eq!(probe.scratch_bytes(), launches.scratch_bytes(), "scratch does not depend on addresses");
+    device.upload(constants, &launches.constant_bytes).expect("an upload");
+    launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
+    Some(())
+}
+
+/// The operand's values, rounded to what it is stored as.
+fn rounded(((_, buffer), stored): (&(Value, Buffer), &Option<DType>)) -> Buffer {
+    match (buffer, stored.and_then(DType::format)) {
+        (Buffer::Float(values), Some(format)) => {
+            Buffer::Float(values.iter().map(|value| round(format, *value)).collect())
+        }
+        _ => buffer.clone(),
+    }
+}
+
+fn to_bytes(buffer: &Buffer, format: DType) -> Vec<u8> {
+    match (buffer, format) {
+        (Buffer::Integer(values), _) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        (Buffer::Float(values), DType::F16) => {
+            values.iter().flat_map(|value| f32_to_f16(*value).to_le_bytes()).collect()
+        }
+        (Buffer::Float(values), DType::Bf16) => {
+            values.iter().flat_map(|value| f32_to_bf16(*value).to_le_bytes()).collect()
+        }
+        (Buffer::Float(values), _) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    }
+}
+
+fn from_device(device: &mut dyn Device, tensor: Tensor, value: &Value) -> Buffer {
+    let mut bytes = vec![0; value.elements() * tensor.format.bytes()];
+    device.download(tensor.address, &mut bytes).expect("a download");
+    let pairs = || bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
+    let words = || bytes.as_chunks::<4>().0.iter();
+    match tensor.format {
+        DType::I32 => Buffer::Integer(words().map(|word| i32::from_le_bytes(*word)).collect()),
+        DType::F16 => Buffer::Float(pairs().map(f16_to_f32).collect()),
+        DType::Bf16 => Buffer::Float(pairs().map(bf16_to_f32).collect()),
+        _ => Buffer::Float(words().map(|word| f32::from_le_bytes(*word)).collect()),
+    }
+}

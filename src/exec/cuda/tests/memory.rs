@@ -1,0 +1,88 @@
+//! The plan of memory: nothing that lives at the same time shares a byte, casts are folded where they may be and nowhere else.
+
+use super::samples::sample_steps;
+use crate::exec::cuda::launch::ALIGNMENT;
+use crate::exec::cuda::memory::Planned;
+use crate::exec::program::{Action, Place};
+use crate::graph::{DType, Node, Op, StepGraph};
+
+fn plan(step: &StepGraph) -> (Vec<Node>, Planned) {
+    let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+    let mut keep = vec![step.loss, step.norm];
+    keep.extend(step.found);
+    let planned = Planned::new(&nodes, &step.values, step.micro.len(), &keep);
+    (nodes, planned)
+}
+
+#[test]
+fn results_that_live_together_lie_apart() {
+    for (name, _, step) in sample_steps() {
+        let (_, planned) = plan(&step);
+        let program = &planned.program;
+        // For each owner its bytes, and when it is first and last touched.
+        let mut lives: Vec<Option<(usize, usize)>> = vec![None; program.buffers.len()];
+        for (time, instruction) in program.instructions.iter().enumerate() {
+            for buffer in instruction.inputs.iter().chain(&instruction.outputs) {
+                lives[program.owner(*buffer)].get_or_insert((time, time)).1 = time;
+            }
+        }
+        let placed: Vec<(usize, usize, (usize, usize))> = (0..program.buffers.len())
+            .filter_map(|buffer| {
+                let start = planned.offsets[buffer]?;
+                let bytes = program.buffers[buffer].elements * planned.formats[buffer].bytes();
+                Some((start, start + bytes, lives[buffer]?))
+            })
+            .collect();
+        assert!(!placed.is_empty(), "{name}");
+        for (index, (start, end, life)) in placed.iter().enumerate() {
+            assert!(start % ALIGNMENT == 0 && *end <= planned.bytes, "{name}");
+            for (other_start, other_end, other) in &placed[index + 1..] {
+                let together = life.0 <= other.1 && other.0 <= life.1;
+                assert!(!together || end <= other_start || other_end <= start, "{name}");
+            }
+        }
+    }
+}
+
+/// In mixed precision, casts of parameters to a narrower format are launches (their memory is theirs); most others are none.
+#[test]
+fn casts_are_launches_only_where_memory_has_to_be_written() {
+    for (name, _, step) in sample_steps() {
+        let (nodes, planned) = plan(&step);
+        let program = &planned.program;
+        let all = nodes.iter().filter(|node| node.op == Op::Cast).count();
+        let mut left = 0;
+        for instruction in &program.instructions {
+            let Action::Run(node) = instruction.action else { continue };
+            if nodes[node].op != Op::Cast {
+                continue;
+            }
+            left += 1;
+            let (from, to) = (instruction.inputs[0], instruction.outputs[0]);
+            let owner = program.owner(from);
+            let narrower = planned.formats[to].bytes() < planned.formats[from].bytes();
+            let readers = program
+                .instructions
+                .iter()
+                .filter(|other| other.inputs.iter().any(|input| program.owner(*input) == owner))
+                .count();
+            let written = |buffer: usize| {
+                let touches =
+                    |outputs: &[usize]| outputs.iter().any(|output| program.owner(*output) == buffer);
+                program.instructions.iter().filter(|other| touches(&other.outputs)).count()
+            };
+            let persistent = matches!(program.buffers[owner].place, Place::Cell(_));
+            // A narrow copy beside a wide value that others read, or that stays; or a gradient that is unscaled in place.
+            assert!(
+                (narrower && (persistent || readers > 1 || written(owner) == 0))
+                    || written(program.owner(to)) > 1,
+                "{name}: a cast of `{}`",
+                step.value(program.buffers[from].value).name
+            );
+        }
+        if name.ends_with("tf32") {
+            let reads = planned.formats.iter().filter(|format| **format == DType::Tf32).count();
+            assert!(left == 0 && reads > 0, "{name}: {left} casts of {all}, {reads} operands in tf32");
+        }
+    }
+}

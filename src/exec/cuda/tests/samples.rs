@@ -1,0 +1,204 @@
+//! Every instruction of every sample on the CPU's operands, then whole steps.
+
+use super::super::engine::Engine;
+use super::*;
+use crate::autodiff::samples::{self, Sample};
+use crate::exec::backend::Backend as _;
+use crate::exec::cpu::engine as on_cpu;
+use crate::exec::cpu::engine::Batch;
+use crate::exec::program::{Action, Place, Program};
+use crate::graph::{LabelKind, StepGraph};
+use crate::plan::Policy;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A batch of 4 of what a sample is fed.
+fn batch(sample: &Sample, number: u64) -> Batch {
+    let elements = 4 * sample.features.shape.iter().product::<usize>();
+    let features = match sample.features.tokens {
+        Some(tokens) => Buffer::Integer(cases::below(number, elements, tokens as u32)),
+        None => Buffer::Float(cases::mixed(number, elements, false)),
+    };
+    let labels = match &sample.labels {
+        LabelKind::ClassIndex { classes, .. } => {
+            Buffer::Integer(cases::below(100 + number, 4, classes.unwrap_or(2) as u32))
+        }
+        LabelKind::Target(shape) => {
+            Buffer::Float(cases::mixed(100 + number, 4 * shape.iter().product::<usize>(), false))
+        }
+    };
+    Batch { features, labels }
+}
+
+/// The samples in the policies that there are.
+pub(super) fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
+    let policies: [(&str, Policy); 4] = [
+        ("amp-fp16", samples::amp(Format::F16)),
+        ("amp-bf16", samples::amp(Format::Bf16)),
+        ("tf32", samples::amp(Format::Tf32)),
+        ("fp32", samples::full()),
+    ];
+    let mut found = Vec::new();
+    for (policy_name, policy) in policies {
+        for (name, mut sample) in samples::all() {
+            sample.plan.precision = policy.clone();
+            let step = sample.compile().step;
+            found.push((format!("{name} {policy_name}"), sample, step));
+        }
+    }
+    found
+}
+
+/// An instruction of a program.
+enum Seen {
+    Node(Case),
+    Relayout { to_last: bool, from: (Value, Buffer), expected: Buffer },
+}
+
+/// Runs a program on the CPU and hands over each instruction with its operands.
+fn each_instruction(sample: &Sample, step: &StepGraph, mut see: impl FnMut(Seen)) {
+    let nodes: Vec<_> = step.micro.iter().chain(&step.update).cloned().collect();
+    let program = Program::lay_out(&nodes, &step.values, step.micro.len());
+    let first = on_cpu::Engine::new(vec![step.clone()], 42, threads(), Isa::detect());
+    let mut memory: Vec<Buffer> = program
+        .buffers
+        .iter()
+        .map(|buffer| match &buffer.place {
+            Place::Cell(name) => first.cell(name).cloned().unwrap_or_default(),
+            _ => Buffer::zeros(buffer.elements, buffer.integer),
+        })
+        .collect();
+    let given = batch(sample, 1);
+    for (value, from) in [(step.features, given.features), (step.labels, given.labels)] {
+        if let Some(buffer) = program.buffer_of(value) {
+            memory[program.owner(buffer)] = from;
+        }
+    }
+    if let Some(buffer) = program.buffer_of(step.learning_rate) {
+        memory[program.owner(buffer)] = Buffer::Float(vec![0.001]);
+    }
+    for instruction in &program.instructions {
+        let edge = |buffer: &usize| {
+            (step.value(program.buffers[*buffer].value).clone(), memory[program.owner(*buffer)].clone())
+        };
+        let inputs: Vec<(Value, Buffer)> = instruction.inputs.iter().map(edge).collect();
+        let owners: Vec<usize> = instruction.inputs.iter().map(|buffer| program.owner(*buffer)).collect();
+        let edges = instruction.inputs.iter().chain(&instruction.outputs);
+        let layout = edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
+        let outputs: Vec<(usize, Value)> = instruction
+            .outputs
+            .iter()
+            .map(|buffer| (program.owner(*buffer), step.value(program.buffers[*buffer].value).clone()))
+            .collect();
+        match instruction.action {
+            Action::Run(node) => {
+                let values = outputs.iter().map(|(_, value)| value.clone()).collect();
+                let mut case = Case::new(nodes[node].op.clone(), inputs, values);
+                case.layout = layout;
+                case.in_place =
+                    outputs.iter().map(|(owner, _)| owners.iter().position(|other| other == owner)).collect();
+                let results = case.expected();
+                see(Seen::Node(case));
+                for ((owner, _), result) in outputs.into_iter().zip(results) {
+                    memory[owner] = result;
+                }
+            }
+            Action::Relayout => {
+                let to_last = program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
+                let mut target = Buffer::zeros(outputs[0].1.elements(), false);
+                let (value, buffer) = &inputs[0];
+                let from = cpu::dispatch::Operand { buffer, elements: value.elements(), value };
+                cpu::dispatch::relayout(Isa::detect(), &threads(), to_last, &from, &mut target);
+                see(Seen::Relayout { to_last, from: inputs[0].clone(), expected: target.clone() });
+                memory[outputs[0].0] = target;
+            }
+        }
+    }
+}
+
+/// A value moved to the other layout by the device.
+fn relaid(device: &mut dyn Device, to_last: bool, from: &(Value, Buffer)) -> Option<Buffer> {
+    let (value, buffer) = from;
+    let [source, target] = [0, 1].map(|_| {
+        let address = device.allocate(value.elements() * value.dtype.bytes()).expect("memory");
+        Tensor { address, format: value.dtype }
+    });
+    device.upload(source.address, &to_bytes(buffer, value.dtype)).expect("an upload");
+    let mut launches = Launches::new(0, 0);
+    let operands = [source, target].map(|tensor| Operand { tensor, value });
+    if !dispatch::relayout(to_last, &operands[0], &operands[1], &mut launches) {
+        return None;
+    }
+    launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
+    Some(from_device(device, target, value))
+}
+
+#[test]
+fn every_instruction_of_every_sample_has_the_bits_of_the_cpu() {
+    let (mut missing, mut differences) = (BTreeSet::new(), BTreeMap::new());
+    let mut checked = 0;
+    for mut device in devices() {
+        for (name, sample, step) in sample_steps() {
+            each_instruction(&sample, &step, |seen| {
+                let (kind, difference) = match seen {
+                    Seen::Node(case) => {
+                        let found = case.found(&mut *device, Arithmetic::Portable);
+                        let kind = case.op.kind();
+                        (kind, found.map(|found| case.difference(&case.expected(), &found)))
+                    }
+                    Seen::Relayout { to_last, from, expected } => {
+                        let found = relaid(&mut *device, to_last, &from);
+                        let differs = |found| (found != expected).then(|| "the order differs".to_owned());
+                        ("relayout", found.map(differs))
+                    }
+                };
+                checked += 1;
+                match difference {
+                    None => {
+                        missing.insert(kind);
+                    }
+                    Some(None) => {}
+                    Some(Some(difference)) => {
+                        differences.entry(kind).or_insert(format!("{name}: {difference}"));
+                    }
+                }
+            });
+        }
+        assert!(differences.is_empty(), "{differences:#?}\nno kernel: {missing:?}");
+        assert!(missing.is_empty(), "{checked} instructions are equal; no kernel: {missing:?}");
+    }
+}
+
+#[test]
+fn whole_steps_have_the_bits_of_the_cpu() {
+    for device in devices() {
+        drop(device);
+        for (name, sample, step) in sample_steps() {
+            let device = devices().pop().expect("it was there");
+            let opened =
+                Engine::new(vec![step.clone()], 42, device, Arithmetic::Portable, threads(), Isa::detect());
+            let mut engine = opened.unwrap_or_else(|fault| panic!("{name}: {}", fault.message));
+            let mut reference = on_cpu::Engine::new(vec![step], 42, threads(), Isa::detect());
+            let scale = sample.plan.scaler.first_scale();
+            engine.set_scale(scale).expect("an upload");
+            reference.set_scale(scale);
+            for number in 0..3 {
+                let micro = sample.plan.train.accumulate.max(1) as u64;
+                let batches: Vec<Batch> =
+                    (0..micro).map(|index| batch(&sample, number * micro + index)).collect();
+                let rate = 0.01 / (number + 1) as f32;
+                let expected = reference.step(0, &batches, number, rate);
+                let found = engine.step(0, &batches, number, rate).expect("a step");
+                assert_eq!(expected, found, "{name} step {number}");
+                for cell in engine.cell_names() {
+                    let found = engine.cell(&cell).expect("a download");
+                    assert_eq!(reference.cell(&cell), found.as_ref(), "{name} step {number}: {cell}");
+                }
+                assert_eq!(engine.fingerprint().expect("a digest"), reference.fingerprint(), "{name}");
+            }
+            let given = batch(&sample, 77);
+            let (expected, found) = (reference.predict(&given), engine.predict(&given).expect("answers"));
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&expected), bits(&found), "{name}: evaluation");
+        }
+    }
+}
