@@ -243,7 +243,7 @@ pub struct GraphArguments {
     #[arg(long, value_enum, default_value_t = GraphFormat::Text, value_name = "FORMAT", conflicts_with = "json")]
     pub format: GraphFormat,
     /// Say which rule decided the precision of the layers that match this path
-    #[arg(long, value_name = "LAYER")]
+    #[arg(long, value_name = "LAYER", conflicts_with_all = ["stage", "format"])]
     pub why: Option<String>,
     /// Lock and store.
     #[command(flatten)]

@@ -94,8 +94,11 @@ pub fn check_in(
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
                 initial(&resolved, folder_of(manifest), &compiled, world)?;
-                let (length, _) = match extent(&resolved.plan, &prepared) {
-                    Ok(extent) => extent,
+                let short = |batch: usize| compile_short(&resolved.plan, &prepared, batch);
+                let extent = extent(&resolved.plan, &prepared)
+                    .and_then(|(length, batch)| batch.map(short).transpose().map(|_| length));
+                let length = match extent {
+                    Ok(length) => length,
                     Err(failure) => return Err(failure.with(resolved.sources)),
                 };
                 if device_memory.is_some() {
@@ -228,10 +231,10 @@ fn ready_with(
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
-    let compile = |batch: usize| compile(&resolved.plan, &prepared, batch);
-    let outcome = compile(resolved.plan.data.batch).and_then(|compiled| {
+    let outcome = compile(&resolved.plan, &prepared, resolved.plan.data.batch).and_then(|compiled| {
         let (length, short) = extent(&resolved.plan, &prepared)?;
-        Ok((compiled, short.map(compile).transpose()?, length))
+        let short = short.map(|batch| compile_short(&resolved.plan, &prepared, batch)).transpose()?;
+        Ok((compiled, short, length))
     });
     let (compiled, short, length) = match outcome {
         Ok(compiled) => compiled,
@@ -346,6 +349,21 @@ fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, C
     let tokens = split.vocabulary.map(|tokens| tokens as usize);
     let features = Features { shape: split.shape.to_vec(), tokens };
     autodiff::compile(plan, batch, &features, labels).map_err(CompileFailure::Manifest)
+}
+
+/// Compiles for a last batch that is shorter than the others; what only that one breaks has a remedy of its own.
+fn compile_short(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
+    compile(plan, prepared, batch).map_err(|failure| match failure {
+        CompileFailure::Manifest(diagnostics) => {
+            let about = |fault: Diagnostic| {
+                let label = format!("the last batch is shorter: it has {batch}");
+                crate::graph::places::at(fault, &plan.origins, "data.batch", label)
+                    .help("write `last=\"drop\"` on `batch`, or another size, so that no short batch remains")
+            };
+            CompileFailure::Manifest(diagnostics.into_iter().map(about).collect())
+        }
+        other => other,
+    })
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.

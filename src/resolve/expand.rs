@@ -12,7 +12,7 @@ mod values;
 use self::names::{Names, Place, dotted};
 use self::share::Sharing;
 use self::values::Saved;
-use super::check::{check, clip};
+use super::check::{check, clip, list};
 use super::expression::{self, Outcome, RESERVED, Sort};
 use super::fields::{Field, Fields};
 use super::layers;
@@ -153,7 +153,11 @@ impl<'a, 'world> Expander<'a, 'world> {
                 codes::EXPANSION,
                 format!("the model comes to more than {MAX_ITEMS} layers and iterations"),
             );
-            self.sink.push(diagnostic.at(span, "one too many").help("lower the counts of `repeat`"));
+            self.sink.push(
+                diagnostic
+                    .at(span, "one too many")
+                    .help("lower the counts of `repeat`: each turn counts, and each layer in it"),
+            );
         }
         self.items <= MAX_ITEMS
     }
@@ -231,6 +235,7 @@ impl<'a, 'world> Expander<'a, 'world> {
             }
             "repeat" => self.repeat(item, frame, &path, blocks),
             "residual" => {
+                self.needs_block(item.written);
                 check(&item.node, &structure("residual"), "residual", self.sink);
                 let inner = if given {
                     self.chain(item.written.nodes(), frame, &path)
@@ -279,7 +284,19 @@ impl<'a, 'world> Expander<'a, 'world> {
         }
     }
 
+    /// Reports a node that only means something with a block, and has none; an empty block is one.
+    fn needs_block(&mut self, written: &Node) {
+        if written.children.is_some() {
+            return;
+        }
+        let name = &written.name.text;
+        let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("`{name}` has no block"));
+        let diagnostic = diagnostic.at(written.span, "a block is expected behind it");
+        self.sink.push(diagnostic.help("write what belongs to it between `{` and `}`"));
+    }
+
     fn repeat(&mut self, item: &Item<'_>, frame: &Frame, path: &str, blocks: &mut Vec<Block>) {
+        self.needs_block(item.written);
         let fields = check(&item.node, &structure("repeat"), "repeat", self.sink);
         let count: usize = fields.whole("count");
         let index = fields.text("index").to_owned();
@@ -295,7 +312,9 @@ impl<'a, 'world> Expander<'a, 'world> {
             let message = format!("the index `{}` {message}", clip(&index));
             let span = fields.span("index").unwrap_or(item.written.span);
             let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed here");
-            self.sink.push(diagnostic.help("choose another name, such as `index=\"i\"`"));
+            let free = ["i", "j", "k", "turn"].into_iter().find(|name| frame.lookup(name).is_none());
+            let free = free.unwrap_or("inner-turn");
+            self.sink.push(diagnostic.help(format!("choose another name, such as `index=\"{free}\"`")));
             return;
         }
         let mut inner = frame.clone();
@@ -432,6 +451,14 @@ impl<'a, 'world> Expander<'a, 'world> {
                     for fault in self.sink.diagnostics[before..].iter_mut().filter(|_| number) {
                         fault.help = Some("compare it with a number: `(expr)\"n > 0\"`".to_owned());
                     }
+                    if let Some(Value::Text(name)) = written.arguments.first().map(|first| &first.value)
+                        && written.arguments.iter().all(|argument| argument.annotation.is_none())
+                    {
+                        for fault in &mut self.sink.diagnostics[before..] {
+                            fault.help = Some(format!("compute it: `(expr)\"{}\"`", clip(name)));
+                        }
+                    }
+                    self.needs_block(written);
                     let holds = fields.get("condition").map(|_| fields.flag("condition"));
                     if holds == Some(true) && self.descend(written.span) {
                         self.flatten(written.nodes(), frame, items);
@@ -441,7 +468,16 @@ impl<'a, 'world> Expander<'a, 'world> {
                     continue;
                 }
                 "else" => {
+                    let before = self.sink.diagnostics.len();
                     check(&node, &structure("else"), "else", self.sink);
+                    for fault in &mut self.sink.diagnostics[before..] {
+                        if fault.code == codes::EXTRA_ARGUMENT {
+                            let help =
+                                "a condition stands in an `if` of the block: `else { if (expr)\"…\" { … } }`";
+                            fault.help = Some(help.to_owned());
+                        }
+                    }
+                    self.needs_block(written);
                     match condition {
                         None => {
                             let diagnostic = Diagnostic::error(codes::ELSE, "`else` follows no `if`");
@@ -486,7 +522,12 @@ impl<'a, 'world> Expander<'a, 'world> {
         argument.annotation = None;
         let Value::Text(text) = std::mem::replace(&mut argument.value, Value::Faulty) else {
             let diagnostic = Diagnostic::error(codes::EXPRESSION, "an expression is written as text");
-            self.sink.push(diagnostic.at(argument.span, "not text").help("write `(expr)\"…\"`"));
+            let help = if is_text {
+                "put it in double quotes; a name in braces is computed: `(text)\"part-{name}\"`"
+            } else {
+                "write `(expr)\"…\"`"
+            };
+            self.sink.push(diagnostic.at(argument.span, "not text").help(help));
             return;
         };
         let lookup = |name: &str| frame.lookup(name).map(|(kind, field)| (kind, field.value));
@@ -535,11 +576,31 @@ impl<'a, 'world> Expander<'a, 'world> {
         if fault.sort == Sort::Name {
             let name = text.get(fault.start..fault.end).unwrap_or_default();
             diagnostic = diagnostic.help(expression::name_help(name, &frame.names()));
-        } else if let Some(help) = &fault.help {
-            diagnostic = diagnostic.help(help.clone());
+        } else if let Some(help) = given_values(text, fault, frame).or_else(|| fault.help.clone()) {
+            diagnostic = diagnostic.help(help);
         }
         self.sink.push(diagnostic);
     }
+}
+
+/// Help for arithmetic of a library's module: nobody edits it, and the values that it was given can be others.
+fn given_values(text: &str, fault: &expression::Fault, frame: &Frame) -> Option<String> {
+    frame.site.filter(|_| fault.sort == Sort::Arithmetic)?;
+    let part = text.get(fault.start..fault.end)?;
+    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let mut given: Vec<String> = Vec::new();
+    for word in part.split(|character| !is_word(character)) {
+        let Some((_, Field { value: Value::Number(number), .. })) = frame.lookup(word) else { continue };
+        let setting = format!("{word}={}", number.lexeme);
+        if !given.contains(&setting) {
+            given.push(setting);
+        }
+    }
+    if given.is_empty() {
+        return None;
+    }
+    let given = list(&given.iter().map(String::as_str).collect::<Vec<_>>());
+    Some(format!("the library computes `{}` from {given}: give values for which it comes out", clip(part)))
 }
 
 /// Puts the items of a list in the place of the argument that gave it.
