@@ -18,7 +18,6 @@ mod lockfile;
 mod lsp;
 mod man;
 mod pipeline;
-mod places;
 mod progress;
 mod repeat;
 mod results;

@@ -3,21 +3,20 @@
 use super::args::{Machine, Places};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::lockfile;
 use super::ui::Ui;
-use super::{lockfile, places};
 use crate::arithmetic::Isa;
-use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
-use crate::data::spec::LabelRule;
 use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
+use crate::exec::places;
 use crate::exec::session::{self, Length};
 use crate::graph::memory::training_arena;
-use crate::graph::{Features, LabelKind, Role};
+use crate::graph::{Example, Role};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::Plan;
@@ -270,20 +269,10 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled, len
     let mut warnings = std::mem::take(&mut resolved.warnings);
     warnings.extend(prepared.warnings.iter().map(DataFault::warning));
     warnings.extend(compiled.warnings.iter().cloned());
-    let again = |batch: usize, low: Option<Format>| {
-        let mut plan = resolved.plan.clone();
-        if let Some(low) = low {
-            plan.precision = resolve::library_policy(low)?;
-        }
-        compile(&plan, prepared, batch).ok()
-    };
-    warnings.extend(lint::lint(&lint::Subject {
-        plan: &resolved.plan,
-        compiled,
-        steps: Some(length.steps),
-        evaluation: prepared.split("test").is_some(),
-        compile: &again,
-    }));
+    if let Some(example) = Example::of_prepared(&resolved.plan.data, prepared) {
+        let evaluation = prepared.split("test").is_some();
+        warnings.extend(lint::advise(&resolved.plan, &example, compiled, Some(length.steps), evaluation));
+    }
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
 }
 
@@ -308,22 +297,9 @@ impl CompileFailure {
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
-    let split =
-        prepared.split("train").ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
-    let labels = if split.has_classes() {
-        // Labels that follow from tokens are tokens.
-        let tokens = split.vocabulary.filter(|_| *split.rule != LabelRule::Given);
-        let declared = plan.data.classes.or(tokens).or_else(|| prepared.classes_found());
-        LabelKind::ClassIndex {
-            classes: declared.map(|classes| classes as usize),
-            shape: split.label_shape.to_vec(),
-        }
-    } else {
-        LabelKind::Target(split.label_shape.to_vec())
-    };
-    let tokens = split.vocabulary.map(|tokens| tokens as usize);
-    let features = Features { shape: split.shape.to_vec(), tokens };
-    autodiff::compile(plan, batch, &features, labels).map_err(CompileFailure::Manifest)
+    let example = Example::of_prepared(&plan.data, prepared)
+        .ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
+    autodiff::compile(plan, batch, &example.features, example.labels).map_err(CompileFailure::Manifest)
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.

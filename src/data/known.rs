@@ -9,7 +9,7 @@
 use super::prepare::{key_of, paths};
 use super::prepared::{Backing, Origin, Prepared, Tensors};
 use super::source::SourceDigest;
-use super::spec::DataSpec;
+use super::spec::{DataSpec, Sources};
 use super::{layout, prepare};
 use crate::data::DataFault;
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -30,6 +30,22 @@ pub fn prepare_known(
     match glance(spec, folder, world, store) {
         Some(prepared) => Ok(prepared),
         None => prepare(spec, folder, world, store),
+    }
+}
+
+/// Prepared data that can be had without a source being read: computed examples, and what a note knows; `None` for other data.
+///
+/// # Errors
+/// As [`prepare()`], of computed examples.
+pub fn at_a_glance(
+    spec: &DataSpec,
+    folder: &Utf8Path,
+    world: &dyn World,
+    store: &Store,
+) -> Option<Result<Prepared, Vec<DataFault>>> {
+    match spec.sources {
+        Sources::None => Some(prepare(spec, folder, world, store)),
+        _ => glance(spec, folder, world, store).map(Ok),
     }
 }
 

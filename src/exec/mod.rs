@@ -10,6 +10,7 @@ pub mod evaluate;
 pub mod fault;
 pub mod initial;
 pub mod initialise;
+pub mod places;
 pub mod reference;
 pub mod schedule;
 pub mod session;

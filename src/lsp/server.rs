@@ -3,6 +3,7 @@
 use super::actions::{Fix, fixes};
 use super::analysis::{Analysis, Places, analyse};
 use super::capabilities::{Client, initialized};
+use super::compiled::deepen;
 use super::completion::{Item, completion};
 use super::definition::definition;
 use super::documents::{Documents, Overlay};
@@ -58,6 +59,8 @@ pub struct Server<'world> {
     analyses: BTreeMap<String, Analysis>,
     /// Documents that were changed, or may depend on one that was, since they were checked.
     stale: BTreeSet<String>,
+    /// Documents that were resolved and not compiled since.
+    shallow: BTreeSet<String>,
     /// Something happened since the client was told.
     news: bool,
     /// What each open document has to tell, at which URI.
@@ -77,6 +80,7 @@ impl<'world> Server<'world> {
             documents: Documents::default(),
             analyses: BTreeMap::new(),
             stale: BTreeSet::new(),
+            shallow: BTreeSet::new(),
             news: false,
             told: BTreeMap::new(),
             published: Shown::new(),
@@ -115,6 +119,11 @@ impl<'world> Server<'world> {
         }
     }
 
+    /// Whether something happened since the client was told.
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
     /// Checks what was changed, and returns what the client must be told.
     pub fn publish(&mut self) -> Vec<Value> {
         if !std::mem::take(&mut self.news) {
@@ -122,6 +131,11 @@ impl<'world> Server<'world> {
         }
         for uri in std::mem::take(&mut self.stale) {
             let _ = guarded(|| self.check(&uri));
+        }
+        for uri in std::mem::take(&mut self.shallow) {
+            // After a bug below, what was found above it is told.
+            let _ = guarded(|| self.compile(&uri));
+            let _ = guarded(|| self.tell(&uri));
         }
         let mut now: Shown = Shown::new();
         for shown in self.told.values() {
@@ -160,17 +174,30 @@ impl<'world> Server<'world> {
         messages
     }
 
-    /// Checks a document.
+    /// Resolves a document: what hovers and completions need, while someone waits for them.
     fn check(&mut self, uri: &str) {
         let Some(document) = self.documents.get(uri) else { return };
         let overlay = Overlay { documents: &self.documents, world: self.world };
-        let analysis = analyse(document, &overlay);
+        self.analyses.insert(uri.to_owned(), analyse(document, &overlay));
+        self.shallow.insert(uri.to_owned());
+    }
+
+    /// Compiles a document that was resolved: what only diagnostics need, when no message waits.
+    fn compile(&mut self, uri: &str) {
+        let (Some(document), Some(analysis)) = (self.documents.get(uri), self.analyses.get_mut(uri)) else {
+            return;
+        };
+        deepen(analysis, &document.path, &Overlay { documents: &self.documents, world: self.world });
+    }
+
+    /// Takes down what a document has to tell.
+    fn tell(&mut self, uri: &str) {
+        let Some(analysis) = self.analyses.get(uri) else { return };
         let mut places =
             Places { documents: &self.documents, library: &mut self.library, encoding: self.client.encoding };
-        let mut shown = shown(uri, &analysis, &mut places);
+        let mut shown = shown(uri, analysis, &mut places);
         shown.entry(uri.to_owned()).or_default();
         self.told.insert(uri.to_owned(), shown);
-        self.analyses.insert(uri.to_owned(), analysis);
     }
 
     /// A document's analysis, made anew when it is stale.
@@ -178,6 +205,27 @@ impl<'world> Server<'world> {
         if self.stale.remove(uri) || !self.analyses.contains_key(uri) {
             self.check(uri);
         }
+    }
+
+    /// A document changed: it and those that read it.
+    fn stale_readers(&mut self, uri: &str) {
+        self.news = true;
+        let Some(path) = self.documents.get(uri).map(|document| document.path.clone()) else { return };
+        let reads = |other: &str| {
+            // What could not be resolved may be waiting for this very file.
+            self.analyses.get(other).is_none_or(|analysis| {
+                analysis.plan.is_none()
+                    || analysis.sources.files().iter().any(|file| file.name == path.as_str())
+            })
+        };
+        let readers: Vec<String> = self
+            .documents
+            .all()
+            .map(|(other, _)| other)
+            .filter(|other| *other == uri || reads(other))
+            .map(str::to_owned)
+            .collect();
+        self.stale.extend(readers);
     }
 
     /// Every open document may depend on a file that changed.
@@ -201,7 +249,7 @@ impl<'world> Server<'world> {
                 if let Ok(DidChangeTextDocumentParams { text_document, content_changes }) = read(parameters) {
                     let (uri, version) = (text_document.uri.as_str(), text_document.version);
                     self.documents.change(uri, version, content_changes, self.client.encoding);
-                    self.all_stale();
+                    self.stale_readers(uri);
                 }
             }
             ("textDocument/didClose", Phase::Running) => {
