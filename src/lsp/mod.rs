@@ -7,6 +7,7 @@
 
 mod actions;
 mod analysis;
+mod answers;
 mod capabilities;
 mod compiled;
 mod completion;
@@ -17,9 +18,12 @@ mod hover;
 mod library;
 mod locate;
 mod position;
+mod references;
+mod rename;
 mod scene;
 mod server;
 mod symbols;
+mod target;
 mod transport;
 mod uri;
 

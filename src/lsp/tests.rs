@@ -5,6 +5,7 @@ use super::{Ended, serve, transport};
 use crate::world::{Memory, World};
 use serde_json::{Value, json};
 
+mod names;
 mod shapes;
 
 const MANIFEST: &str = include_str!("../../examples/digits-cnn/manifest.kdl");
