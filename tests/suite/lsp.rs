@@ -224,6 +224,41 @@ fn hovers_definitions_completions_and_formatting() {
 }
 
 #[test]
+fn a_fault_of_a_shape_is_shown_and_a_parameter_gets_another_name() {
+    let module = "module \"net\" kind=\"model\" doc=\"d\" {\n    parameter \"width\" type=\"integer\" default=8 min=1 doc=\"Width.\"\n    \
+                  body {\n        linear out=(expr)\"width\"\n        linear \"head\" out=3\n    }\n}\n";
+    let manifest = "amp 1\nrun \"r\" seed=1\nenvironment \"std:environments/cpu\"\ndata \"d\" {\n    synthetic examples=8 { features 4 }\n    \
+                    labels \"classes\" classes=5\n    batch 2\n}\nmodel \"./net.kdl\" width=16\nprecision \"std:precision/fp32\"\n\
+                    optimizer \"std:optimizers/sgd\" lr=0.1\ntrain epochs=1\n";
+    let place = Place::with_manifest(manifest);
+    place.write("net.kdl", module);
+    let (uri, net) = (uri(&place, "manifest.kdl"), uri(&place, "net.kdl"));
+    let mut client = Client::start("utf-16");
+    client.open(&uri, manifest);
+    // Three outputs for five classes, known from the declaration alone.
+    let told = client.diagnostics(&uri);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((told[0]["code"].as_str(), &told[0]["range"]), (Some("AMP0307"), &range(8, 0, 27)));
+    client.change(&uri, json!([{ "range": range(5, 29, 30), "text": "3" }]));
+    assert_eq!(client.diagnostics(&uri), Vec::<Value>::new());
+    let mut parameters =
+        json!({ "textDocument": { "uri": uri }, "position": { "line": 8, "character": 20 } });
+    parameters["context"] = json!({ "includeDeclaration": false });
+    let references = client.request("textDocument/references", parameters.clone());
+    let use_of = |uri: &str, range: Value| json!({ "uri": uri, "range": range });
+    assert_eq!(references, json!([use_of(&uri, range(8, 18, 23)), use_of(&net, range(3, 26, 31))]));
+    parameters["newName"] = json!("size");
+    let renamed = client.request("textDocument/rename", parameters.clone());
+    let edit = |range: Value| json!({ "range": range, "newText": "size" });
+    assert_eq!(renamed["changes"][&uri], json!([edit(range(8, 18, 23))]));
+    assert_eq!(renamed["changes"][&net], json!([edit(range(1, 15, 20)), edit(range(3, 26, 31))]));
+    parameters["newName"] = json!("in");
+    let refused = client.answer("textDocument/rename", parameters);
+    assert_eq!(refused["error"]["code"], -32803, "{refused}");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
 fn what_is_no_message_is_answered_and_passed_over() {
     let mut client = Client::start("utf-16");
     client.raw(b"Content-Length: 4\r\n\r\n{{{{");
@@ -302,7 +337,8 @@ fn two_hundred_edits_are_answered() {
         }
         let position = json!({ "line": random(40), "character": random(80) });
         let method =
-            ["hover", "completion", "definition", "documentSymbol", "formatting", "codeAction"][turn % 6];
+            ["hover", "completion", "definition", "documentSymbol", "formatting", "codeAction", "references"]
+                [turn % 7];
         let parameters = json!({
             "textDocument": { "uri": uri }, "position": position, "range": { "start": position, "end": position },
             "context": { "diagnostics": [], "triggerKind": 1 }, "options": { "tabSize": 4, "insertSpaces": true },
