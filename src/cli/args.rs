@@ -380,7 +380,7 @@ pub enum StoreCommand {
     Ls(StorePlace),
     /// Recompute every digest: blobs, prepared data, and the records, checkpoints and locks of runs
     Verify(StorePlace),
-    /// Remove prepared data and leftovers, which are made again when needed; runs stay
+    /// Remove prepared data, notes and leftovers, which are made again when needed; runs stay
     Gc {
         /// Where.
         #[command(flatten)]

@@ -75,7 +75,14 @@ pub fn check_in(manifest: &Utf8Path, world: &dyn World, root: &Utf8Path) -> Resu
     match data::prepare_known(&resolved.plan.data, folder_of(manifest), world, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
-                initial(&resolved, folder_of(manifest), &compiled, world)?;
+                let (folder, plan) = (folder_of(manifest), &resolved.plan);
+                let known = initial::question(plan, &compiled.graph).zip(plan.model.initial.as_ref());
+                let known = known.is_some_and(|(question, initial)| {
+                    data::knows_file(&question, &initial.path, folder, world, &store)
+                });
+                if !known {
+                    initial(&resolved, folder, &compiled, world)?;
+                }
                 let (length, _) = match extent(&resolved.plan, &prepared) {
                     Ok(extent) => extent,
                     Err(failure) => return Err(failure.with(resolved.sources)),
@@ -215,7 +222,12 @@ fn ready_with(
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
+    let file = resolved.plan.model.initial.as_ref().map(|initial| folder.join(&initial.path));
+    let before = file.as_ref().and_then(|file| Disk.stamp(file));
     let initial = initial(&resolved, folder, &compiled, &Disk)?.map(|(source, values)| {
+        if let Some(question) = initial::question(&resolved.plan, &compiled.graph) {
+            data::remember_file(&question, &source.path, folder, before, &Disk, store);
+        }
         // As a source of data: it is in the lock with its digest, and it is hashed again after the run.
         prepared.sources.push(source);
         values
