@@ -1,6 +1,6 @@
 //! What a change costs in an editor: `cargo bench --bench editor [-- --changes N]`.
 //!
-//! `amp lsp` is spoken to as an editor does: a document is opened and changed (50 times, `--changes`), and each time the
+//! `amp lsp` is spoken to as an editor does: a document is opened and changed (20 times, `--changes`), and each time the
 //! diagnostics are waited for. What is printed is the CPU time of the server for each change, as Linux counts it (in ticks of
 //! 10 ms, over all changes), and the median wait. The wait includes the pause that the server makes where a check takes more
 //! than 50 ms. The exit status is 0 only if no change takes more CPU time than that.
@@ -160,7 +160,7 @@ fn measure(text: &str, changes: usize) -> Result<(f64, Duration), Error> {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     let changes = words.iter().position(|word| word == "--changes");
-    let changes = changes.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(50);
+    let changes = changes.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(20);
     let mut slow = false;
     for (name, text) in [("500 lines", longest()), ("gpt2-xl", largest())] {
         match measure(&text, changes) {
