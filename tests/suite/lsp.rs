@@ -257,7 +257,7 @@ fn a_fault_of_a_shape_is_shown_and_a_parameter_gets_another_name() {
     let edit = |range: Value| json!({ "range": range, "newText": "size" });
     assert_eq!(renamed["changes"][&uri], json!([edit(range(8, 18, 23))]));
     assert_eq!(renamed["changes"][&net], json!([edit(range(1, 15, 20)), edit(range(3, 26, 31))]));
-    parameters["newName"] = json!("in");
+    parameters["newName"] = json!("if");
     let refused = client.answer("textDocument/rename", parameters);
     assert_eq!(refused["error"]["code"], -32803, "{refused}");
     assert_eq!(client.end(), 0);
