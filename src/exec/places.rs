@@ -3,9 +3,9 @@
 //! Data is read after the manifest was resolved, by rooms that know no spans; here each code is given the node that
 //! decides it, so that such a fault is shown as those of the language are.
 
+use super::fault::ExecFault;
 use crate::data::DataFault;
 use crate::diag::{Code, Diagnostic, codes};
-use crate::exec::fault::ExecFault;
 use crate::graph::places::{self, place};
 use crate::plan::Plan;
 
