@@ -502,7 +502,7 @@ fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=708 | 760..=763 => Exit::Machine,
+        705..=710 | 760..=763 => Exit::Machine,
         701 | 702 => Exit::No,
         _ => Exit::Usage,
     }

@@ -5,23 +5,25 @@
 //!
 //! Paths are made in `names`.
 
+mod compute;
 mod names;
 mod share;
 mod values;
 
+use self::compute::Computed;
 use self::names::{Names, Place, dotted};
 use self::share::Sharing;
 use self::values::Saved;
-use super::check::{check, clip, list};
-use super::expression::{self, Outcome, RESERVED, Sort};
+use super::check::{check, clip};
+use super::expression::RESERVED;
 use super::fields::{Field, Fields};
 use super::layers;
 use super::module::{Given, Module, Modules, Scope, bind, is_identifier};
 use super::rule::Kind;
-use super::structure::{shallow, structure};
+use super::structure::structure;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
-use crate::syntax::{Argument, Node, Number, Value};
+use crate::syntax::{Node, Number, Value};
 use std::rc::Rc;
 
 /// Most layers and iterations of one model.
@@ -79,6 +81,7 @@ pub(crate) struct Expander<'a, 'world> {
     /// The values saved by each use of a module, innermost last.
     saved: Vec<Saved>,
     sharing: Sharing,
+    computed: Computed,
 }
 
 /// A node of a body after its own values were computed, and the node as written, which has the children.
@@ -98,6 +101,7 @@ impl<'a, 'world> Expander<'a, 'world> {
             stack: Vec::new(),
             saved: Vec::new(),
             sharing: Sharing::default(),
+            computed: Computed::default(),
         }
     }
 
@@ -110,6 +114,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         self.saved.push(saved);
         let blocks = self.chain(&module.body, &frame, "");
         self.settle_sharing();
+        self.name_givers();
         self.saved.pop();
         self.stack.pop();
         blocks
@@ -498,127 +503,5 @@ impl<'a, 'world> Expander<'a, 'world> {
             }
             condition = None;
         }
-    }
-
-    /// A node without children, its expressions replaced by their values.
-    fn evaluate(&mut self, written: &Node, frame: &Frame) -> Node {
-        let mut node = shallow(written);
-        for argument in &mut node.arguments {
-            self.compute(argument, frame);
-        }
-        spread(&mut node.arguments);
-        for property in &mut node.properties {
-            self.compute(&mut property.value, frame);
-        }
-        node
-    }
-
-    fn compute(&mut self, argument: &mut Argument, frame: &Frame) {
-        let is_text = match argument.annotation.as_ref().map(|word| word.text.as_str()) {
-            Some("expr") => false,
-            Some("text") => true,
-            _ => return,
-        };
-        argument.annotation = None;
-        let Value::Text(text) = std::mem::replace(&mut argument.value, Value::Faulty) else {
-            let diagnostic = Diagnostic::error(codes::EXPRESSION, "an expression is written as text");
-            let help = if is_text {
-                "put it in double quotes; a name in braces is computed: `(text)\"part-{name}\"`"
-            } else {
-                "write `(expr)\"…\"`"
-            };
-            self.sink.push(diagnostic.at(argument.span, "not text").help(help));
-            return;
-        };
-        let lookup = |name: &str| frame.lookup(name).map(|(kind, field)| (kind, field.value));
-        let outcome = if is_text {
-            expression::interpolate(&text, &lookup).map(|text| Outcome::Value(Value::Text(text)))
-        } else {
-            expression::evaluate(&text, &lookup)
-        };
-        match outcome {
-            Ok(Outcome::Value(value)) => argument.value = value,
-            Ok(Outcome::Name(name)) => {
-                if let Some((_, field)) = frame.lookup(&name) {
-                    argument.value = field.value;
-                    // The value is as its writer wrote it, so faults of it belong to that place.
-                    argument.span = field.span.unwrap_or(argument.span);
-                }
-            }
-            Err(fault) => self.expression_fault(argument, &text, &fault, frame),
-        }
-    }
-
-    fn expression_fault(
-        &mut self,
-        argument: &Argument,
-        text: &str,
-        fault: &expression::Fault,
-        frame: &Frame,
-    ) {
-        let code = match fault.sort {
-            Sort::Syntax => codes::EXPRESSION,
-            Sort::Name => codes::UNKNOWN_NAME,
-            Sort::Type => codes::EXPRESSION_TYPE,
-            Sort::Arithmetic => codes::ARITHMETIC,
-            Sort::Reported => return,
-        };
-        let span = match argument.content {
-            Some(start) => {
-                Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span }
-            }
-            None => argument.span,
-        };
-        let mut diagnostic = Diagnostic::error(code, fault.message.clone()).at(span, "in this expression");
-        if let Some(site) = frame.site {
-            diagnostic = diagnostic.at(site, "expanded for this line");
-        }
-        if fault.sort == Sort::Name {
-            let name = text.get(fault.start..fault.end).unwrap_or_default();
-            diagnostic = diagnostic.help(expression::name_help(name, &frame.names()));
-        } else if let Some(help) = given_values(text, fault, frame).or_else(|| fault.help.clone()) {
-            diagnostic = diagnostic.help(help);
-        }
-        self.sink.push(diagnostic);
-    }
-}
-
-/// Help for arithmetic of a library's module: nobody edits it, and the values that it was given can be others.
-fn given_values(text: &str, fault: &expression::Fault, frame: &Frame) -> Option<String> {
-    frame.site.filter(|_| fault.sort == Sort::Arithmetic)?;
-    let part = text.get(fault.start..fault.end)?;
-    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '-';
-    let mut given: Vec<String> = Vec::new();
-    for word in part.split(|character| !is_word(character)) {
-        let Some((_, Field { value: Value::Number(number), .. })) = frame.lookup(word) else { continue };
-        let setting = format!("{word}={}", number.lexeme);
-        if !given.contains(&setting) {
-            given.push(setting);
-        }
-    }
-    if given.is_empty() {
-        return None;
-    }
-    let given = list(&given.iter().map(String::as_str).collect::<Vec<_>>());
-    Some(format!("the library computes `{}` from {given}: give values for which it comes out", clip(part)))
-}
-
-/// Puts the items of a list in the place of the argument that gave it.
-fn spread(arguments: &mut Vec<Argument>) {
-    if !arguments.iter().any(|argument| matches!(argument.value, Value::List(_))) {
-        return;
-    }
-    let given = std::mem::take(arguments);
-    for argument in given {
-        let Value::List(items) = argument.value else {
-            arguments.push(argument);
-            continue;
-        };
-        arguments.extend(items.into_iter().map(|value| Argument {
-            annotation: None,
-            value,
-            span: argument.span,
-            content: None,
-        }));
     }
 }
