@@ -345,11 +345,7 @@ fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, C
 fn compile_short(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     compile(plan, prepared, batch).map_err(|failure| match failure {
         CompileFailure::Manifest(diagnostics) => {
-            let about = |fault: Diagnostic| {
-                let label = format!("the last batch is shorter: it has {batch}");
-                crate::graph::places::at(fault, &plan.origins, "data.batch", label)
-                    .help("write `last=\"drop\"` on `batch`, or another size, so that no short batch remains")
-            };
+            let about = |fault| places::short_batch(fault, plan, batch);
             CompileFailure::Manifest(diagnostics.into_iter().map(about).collect())
         }
         other => other,

@@ -392,19 +392,23 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// What shows that a text has two bytes a character, from its beginning.
+pub(super) fn wide(bytes: &[u8]) -> Option<String> {
+    let zeros = bytes.iter().take(4).position(|byte| *byte == 0);
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            Some(format!("the byte order mark {:02x} {:02x} of UTF-16", bytes[0], bytes[1]))
+        }
+        _ => zeros.map(|place| format!("a zero byte at offset {place}, as UTF-16 has them")),
+    }
+}
+
 /// Refuses text of two bytes a character, and text whose lines end in a way that would make one row of all.
 fn encoding(bytes: &[u8], name: &str) -> Result<(), DataFault> {
     let refuse = |message: String, help: String| {
         Err(DataFault::new(codes::ROW, message).at(format_args!("{name}:1")).help(help))
     };
-    let zeros = bytes.iter().take(4).position(|byte| *byte == 0);
-    let wide = match bytes {
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-            Some(format!("the byte order mark {:02x} {:02x} of UTF-16", bytes[0], bytes[1]))
-        }
-        _ => zeros.map(|place| format!("a zero byte at offset {place}, as UTF-16 has them")),
-    };
-    if let Some(found) = wide {
+    if let Some(found) = wide(bytes) {
         let help = "save the file as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 old.csv > new.csv`";
         return refuse(format!("found {found}, expected UTF-8 text"), help.to_owned());
     }

@@ -99,7 +99,7 @@ pub struct TextLook {
 /// Reads a text, which may be packed.
 ///
 /// # Errors
-/// Those of the readers; 0734 when the name tells another format, 0740 for what is no UTF-8.
+/// Those of the readers; 0734 when the name tells another format, 0740 for what is no UTF-8, or has a zero byte.
 pub fn look_at_text(path: &Utf8Path, world: &dyn World) -> Result<TextLook, Vec<DataFault>> {
     let one = |fault: DataFault| vec![fault];
     if format_of(path) != Some("text") {
@@ -110,6 +110,11 @@ pub fn look_at_text(path: &Utf8Path, world: &dyn World) -> Result<TextLook, Vec<
     let packed = read(path, world).map_err(one)?;
     let bytes = unpacked(&packed, "text").map_err(|fault| one(fault.at(path)))?;
     let text = tokens::text(&bytes).map_err(|fault| one(fault.at(path)))?;
+    if let Some(offset) = bytes.iter().position(|byte| *byte == 0) {
+        // The manifest of `--kind bert` hides bytes behind this one.
+        let message = format!("found a zero byte at offset {offset}, expected text");
+        return Err(one(DataFault::new(codes::TEXT, message).at(path).help("give a file of text alone")));
+    }
     let alphabet = tokens::characters(std::iter::once(text)).len();
     Ok(TextLook { bytes: bytes.len(), characters: text.chars().count(), alphabet })
 }

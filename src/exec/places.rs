@@ -37,6 +37,12 @@ pub fn run(fault: ExecFault, plan: &Plan) -> Diagnostic {
     placed(Diagnostic { help: fault.help, ..Diagnostic::error(fault.code, fault.message) }, plan)
 }
 
+/// A fault of a graph that only a shorter last batch has, with the line that decides its size.
+pub fn short_batch(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
+    places::at(fault, &plan.origins, "data.batch", format!("the last batch is shorter: it has {batch}"))
+        .help("write `last=\"drop\"` on `batch`, or another size, so that no short batch remains")
+}
+
 fn placed(diagnostic: Diagnostic, plan: &Plan) -> Diagnostic {
     let data = ["data.source", "data.sources", "data.synthetic"];
     let known = paths(diagnostic.code).iter().chain(&data);

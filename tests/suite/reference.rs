@@ -318,6 +318,19 @@ fn init_says_what_is_wrong_with_a_file() {
     let place = Place::empty();
     place.write("flowers.csv", "width,species\n1.5,setosa\n2.5,virginica\n");
     assert!(place.amp(&["init", "--data", "flowers.csv"]).ends(2).stderr.contains("AMP0724"));
+    let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    place.write("wide.csv", wide("1,0\n2,1\n"));
+    let answer = place.amp(&["init", "--data", "wide.csv"]).ends(2);
+    assert!(answer.stderr.contains("UTF-16") && answer.stderr.contains("iconv"), "{}", answer.stderr);
+    for (name, found) in [("wide.txt", wide(&"a text ".repeat(99))), ("zero.txt", b"a text \0".repeat(99))] {
+        place.write(name, found);
+        let answer = place.amp(&["init", "--kind", "bert", "--data", name]).ends(2);
+        assert!(
+            answer.stderr.contains("AMP0740") && answer.stderr.contains("zero byte"),
+            "{}",
+            answer.stderr
+        );
+    }
     place.write("notes.doc", "text");
     assert!(place.amp(&["init", "--data", "notes.doc"]).ends(2).stderr.contains("AMP0734"));
     assert!(place.amp(&["init", "--data", "absent.csv"]).ends(4).stderr.contains("AMP0720"));

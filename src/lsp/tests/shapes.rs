@@ -57,6 +57,18 @@ fn shapes_precision_and_advice_are_told_for_computed_data() {
 }
 
 #[test]
+fn a_short_last_batch_is_compiled_too() {
+    let world = Memory::default();
+    let vit = "vit\" image=32 patch=8 width=64 layers=2 heads=4";
+    // Of 65 examples the ninth batch has one, and the last stage of the net sees one pixel.
+    let short = COMPUTED.replace("examples=64", "examples=65").replace(vit, "resnet\" depth=18 width=8");
+    let told = session(&world, &short).told();
+    assert_eq!(codes(&told), ["AMP0314"], "{told:?}");
+    let dropped = short.replace("batch 8", "batch 8 last=\"drop\"");
+    assert_eq!(session(&world, &dropped).told(), [(PATH.to_owned(), vec![])]);
+}
+
+#[test]
 fn a_fault_of_a_shape_goes_when_it_is_mended_and_hovers_do_not_wait_for_it() {
     let world = Memory::default();
     let mut session = session(&world, &COMPUTED.replace("heads=4", "heads=5"));
