@@ -58,7 +58,8 @@ fn of_prepared(plan: &Plan, prepared: &data::Prepared) -> Result<Option<Found>, 
     let Some(example) = Example::of_prepared(&plan.data, prepared) else { return Ok(None) };
     let compiled = autodiff::compile(plan, plan.data.batch, &example.features, example.labels.clone())?;
     let length = session::length(plan, prepared).map_err(|fault| vec![places::run(fault, plan)])?;
-    if let Some(batch) = session::short_batch(plan, prepared).map_err(|fault| vec![places::run(fault, plan)])? {
+    let short = session::short_batch(plan, prepared).map_err(|fault| vec![places::run(fault, plan)])?;
+    if let Some(batch) = short {
         let about = |fault| places::short_batch(fault, plan, batch);
         autodiff::compile(plan, batch, &example.features, example.labels.clone())
             .map_err(|faults| faults.into_iter().map(about).collect::<Vec<_>>())?;
