@@ -243,7 +243,7 @@ pub struct GraphArguments {
     #[arg(long, value_enum, default_value_t = GraphFormat::Text, value_name = "FORMAT", conflicts_with = "json")]
     pub format: GraphFormat,
     /// Say which rule decided the precision of the layers that match this path
-    #[arg(long, value_name = "LAYER")]
+    #[arg(long, value_name = "LAYER", conflicts_with_all = ["stage", "format"])]
     pub why: Option<String>,
     /// Lock and store.
     #[command(flatten)]
@@ -345,9 +345,9 @@ pub struct InitArguments {
     #[arg(value_parser = path, default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: Utf8PathBuf,
     /// Kind of model [default: asked on a terminal, mlp otherwise]
-    #[arg(long, value_parser = ["mlp", "cnn"])]
+    #[arg(long, value_parser = super::init::NAMES)]
     pub kind: Option<String>,
-    /// Data of yours: CSV, IDX, NPY or safetensors; handwritten digits otherwise
+    /// Data of yours: CSV, IDX, NPY or safetensors, a text for gpt and bert; handwritten digits or computed tokens otherwise
     #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub data: Option<Utf8PathBuf>,
     /// The file of the labels, for IDX and NPY
@@ -407,7 +407,7 @@ pub enum StoreCommand {
     Ls(StorePlace),
     /// Recompute every digest: blobs, prepared data, and the records, checkpoints and locks of runs
     Verify(StorePlace),
-    /// Remove prepared data and leftovers, which are made again when needed; runs stay
+    /// Remove prepared data, notes and leftovers, which are made again when needed; runs stay
     Gc {
         /// Where.
         #[command(flatten)]

@@ -8,6 +8,7 @@ use crate::exec::backend::Backend;
 use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
+use crate::exec::cuda::dispatch::Arithmetic;
 use crate::graph::StepGraph;
 use crate::plan::{self, Guarantee, Plan};
 use crate::probe::Environment;
@@ -127,17 +128,9 @@ pub fn open(
         Kind::Cuda => {
             let device = cuda::open()?;
             let (platform, name) = (device.platform(), device.name());
-            let arithmetic = arithmetic(plan);
+            let arithmetic = Arithmetic::of(plan.run.guarantee);
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
             Ok(Opened { backend: Box::new(engine), platform, name })
         }
-    }
-}
-
-/// Whose bits a run on CUDA gives.
-pub fn arithmetic(plan: &Plan) -> cuda::dispatch::Arithmetic {
-    match plan.run.guarantee {
-        Guarantee::Portable => cuda::dispatch::Arithmetic::Portable,
-        Guarantee::Device => cuda::dispatch::Arithmetic::Device,
     }
 }

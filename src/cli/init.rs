@@ -1,11 +1,15 @@
-//! `amp init`: a manifest that runs, for the handwritten digits that come with amp or for a file of the user's.
+//! `amp init`: a manifest that runs, for data that comes with amp (handwritten digits, computed tokens) or for a file of the
+//! user's.
 //!
 //! A file of the user's is read whole (`data::look`), so that the columns, classes and shape that are written are those
 //! of the file. What had to be assumed is said, in the manifest too. On a terminal the questions are asked that no option
 //! answered; elsewhere none is.
 
 mod ask;
+mod kinds;
 mod write;
+
+pub use kinds::NAMES;
 
 use super::args::InitArguments;
 use super::pipeline::{file_failure, relative_to};
@@ -15,6 +19,7 @@ use crate::store::write_file;
 use crate::world::Disk;
 use crate::{stdlib, syntax};
 use camino::{Utf8Path, Utf8PathBuf};
+use kinds::{Kind, Takes};
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 
@@ -37,9 +42,13 @@ pub fn run(arguments: &InitArguments, ui: &Ui) -> Result<Exit, Failure> {
         );
     }
     let wanted = wanted(arguments, ui)?;
-    let document = match &wanted.data {
-        None => digits(arguments, &wanted.kind, &manifest)?,
-        Some(data) => own_data(arguments, &wanted, data, &manifest, ui)?,
+    let kind = Kind::of(&wanted.kind)
+        .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no kind `{}`", wanted.kind)))?;
+    let document = match (&wanted.data, kind.takes) {
+        (None, Takes::Text) => computed(kind, &manifest)?,
+        (None, _) => digits(arguments, kind, &manifest)?,
+        (Some(data), Takes::Text) => own_text(arguments, kind, data, &manifest, ui)?,
+        (Some(data), _) => own_data(arguments, &wanted, kind, data, &manifest, ui)?,
     };
     if ui.json {
         ui.document(&document);
@@ -76,57 +85,121 @@ fn wanted(arguments: &InitArguments, ui: &Ui) -> Result<Wanted, Failure> {
 }
 
 /// The template with the digits beside it.
-fn digits(arguments: &InitArguments, kind: &str, manifest: &Utf8Path) -> Result<Value, Failure> {
-    let template = stdlib::template(kind)
-        .ok_or_else(|| Failure::new(Exit::Usage, format!("there is no template `{kind}`")))?;
+fn digits(arguments: &InitArguments, kind: &Kind, manifest: &Utf8Path) -> Result<Value, Failure> {
     let data = arguments.folder.join("data/digits.csv.gz");
     if !data.exists() {
         write_file(&data, DIGITS)?;
     }
-    write_file(manifest, template.as_bytes())?;
-    let shape: &[usize] = if kind == "cnn" { &[1, 8, 8] } else { &[64] };
+    write_file(manifest, template(kind)?.as_bytes())?;
+    let shape: &[usize] = if kind.takes_pictures() { &[1, 8, 8] } else { &[64] };
     Ok(json!({
-        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": ["data/digits.csv.gz"], "kind": kind,
+        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": ["data/digits.csv.gz"], "kind": kind.name,
         "task": "classification", "classes": 10, "shape": shape, "notes": [],
     }))
+}
+
+/// The template over computed tokens.
+fn computed(kind: &Kind, manifest: &Utf8Path) -> Result<Value, Failure> {
+    write_file(manifest, template(kind)?.as_bytes())?;
+    let note = "the tokens are computed; for a text of yours, write `--data FILE.txt`";
+    Ok(json!({
+        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": [], "kind": kind.name, "task": task(kind),
+        "classes": 256, "shape": [32], "notes": [note],
+    }))
+}
+
+fn template(kind: &Kind) -> Result<&'static str, Failure> {
+    let name = kind.name;
+    stdlib::template(name).ok_or_else(|| Failure::new(Exit::Usage, format!("there is no template `{name}`")))
+}
+
+/// What is learned of tokens.
+fn task(kind: &Kind) -> &'static str {
+    if kind.name == "bert" { "masked-tokens" } else { "next-token" }
+}
+
+/// The fewest bytes of a text: a tenth is kept for the evaluation, and still holds two examples of 8 tokens.
+const SHORTEST: usize = 200;
+
+/// A manifest for a text of the user's.
+fn own_text(
+    arguments: &InitArguments,
+    kind: &Kind,
+    data: &Utf8Path,
+    manifest: &Utf8Path,
+    ui: &Ui,
+) -> Result<Value, Failure> {
+    let found = look::look_at_text(data, &Disk).map_err(file_failure)?;
+    if found.characters < SHORTEST {
+        let message = format!("`{data}` has {} characters, expected {SHORTEST} or more", found.characters);
+        return Err(Failure::new(Exit::Usage, message).help("give a longer text"));
+    }
+    if !arguments.shape.is_empty() {
+        let message = format!("found `--shape` with `--kind {}`, whose examples are tokens", kind.name);
+        return Err(Failure::new(Exit::Usage, message).help("leave `--shape` out"));
+    }
+    // Two examples at least in the tenth that is kept.
+    let length = 64.min(1 << (found.characters / 20).ilog2());
+    let files = vec![relative_to(&arguments.folder, data)?];
+    let text = write::text_manifest(kind, &files[0], &found, length);
+    write_file(manifest, canonical(&text, data)?.as_bytes())?;
+    let note = format!("examples have {length} tokens, and the last tenth of the text is for the evaluation");
+    if !ui.json {
+        ui.status(
+            "Read",
+            &format!("{data}: {} characters, {} different ones", found.characters, found.alphabet),
+        );
+        ui.status("Assumed", &note);
+    }
+    let vocabulary = if kind.name == "bert" { 256 } else { found.alphabet.max(2) };
+    Ok(json!({
+        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": files, "kind": kind.name, "task": task(kind),
+        "classes": vocabulary, "shape": [length], "notes": [note],
+    }))
+}
+
+/// A manifest in canonical form.
+fn canonical(text: &str, data: &Utf8Path) -> Result<String, Failure> {
+    syntax::format(text).map_err(|_| {
+        Failure::new(Exit::Usage, format!("the name `{data}` cannot stand in a manifest"))
+            .help("rename the file: letters, digits, `-`, `_` and `.`")
+    })
 }
 
 /// A manifest for a file of the user's.
 fn own_data(
     arguments: &InitArguments,
     wanted: &Wanted,
+    kind: &Kind,
     data: &Utf8Path,
     manifest: &Utf8Path,
     ui: &Ui,
 ) -> Result<Value, Failure> {
     let mut look = look::look(data, wanted.labels.as_deref(), &Disk).map_err(file_failure)?;
-    let shape = example_shape(&wanted.kind, &mut look, &arguments.shape)?;
+    let shape = example_shape(kind, &mut look, &arguments.shape)?;
     let labels = wanted.labels.as_deref().filter(|_| matches!(look.format, "idx" | "npy"));
     let files = std::iter::once(data).chain(labels);
     let files = files.map(|file| relative_to(&arguments.folder, file)).collect::<Result<Vec<_>, _>>()?;
-    let text = write::manifest(&wanted.kind, &files, &look, &shape);
-    let text = syntax::format(&text).map_err(|_| {
-        Failure::new(Exit::Usage, format!("the name `{data}` cannot stand in a manifest"))
-            .help("rename the file: letters, digits, `-`, `_` and `.`")
-    })?;
+    let text = canonical(&write::manifest(kind, &files, &look, &shape), data)?;
     write_file(manifest, text.as_bytes())?;
     if !ui.json {
         ui.status("Read", &format!("{data}: {} examples of shape {:?}", look.examples, look.shape));
         look.notes.iter().for_each(|note| ui.status("Assumed", note));
     }
     Ok(json!({
-        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": files, "kind": wanted.kind,
+        "schema": "amp.init/1", "manifest": manifest.as_str(), "data": files, "kind": kind.name,
         "task": if look.classes.is_some() { "classification" } else { "regression" },
         "classes": look.classes, "shape": shape, "notes": look.notes,
     }))
 }
 
-/// The shape of an example as the model wants it: (C, H, W) for a convolutional network.
-fn example_shape(kind: &str, look: &mut Look, asked: &[u32]) -> Result<Vec<usize>, Failure> {
+/// The shape of an example as the model wants it: (C, H, W) for models of pictures.
+fn example_shape(kind: &Kind, look: &mut Look, asked: &[u32]) -> Result<Vec<usize>, Failure> {
     let count: usize = look.shape.iter().product();
     let asked: Vec<usize> = asked.iter().map(|size| *size as usize).collect();
     let no_picture = |shape: &[usize]| {
-        Failure::new(Exit::Usage, format!("an example of shape {shape:?} is no picture that `cnn` can take"))
+        let message = format!("an example of shape {shape:?} is no picture that `{}` can take", kind.name);
+        Failure::new(Exit::Usage, message)
             .help("write `--kind mlp`, or say the channels, height and width: `--shape 1,28,28`")
     };
     if !asked.is_empty() {
@@ -137,12 +210,12 @@ fn example_shape(kind: &str, look: &mut Look, asked: &[u32]) -> Result<Vec<usize
                 Failure::new(Exit::Usage, message).help(format!("give sizes whose product is {count}"))
             );
         }
-        if kind == "cnn" && !is_picture(&asked) {
+        if kind.takes_pictures() && !fits(kind, &asked) {
             return Err(no_picture(&asked));
         }
         return Ok(asked);
     }
-    if kind != "cnn" {
+    if !kind.takes_pictures() {
         return Ok(look.shape.clone());
     }
     let shape = match look.shape.as_slice() {
@@ -157,7 +230,12 @@ fn example_shape(kind: &str, look: &mut Look, asked: &[u32]) -> Result<Vec<usize
         }
         whole => whole.to_vec(),
     };
-    if is_picture(&shape) { Ok(shape) } else { Err(no_picture(&look.shape)) }
+    if fits(kind, &shape) { Ok(shape) } else { Err(no_picture(&look.shape)) }
+}
+
+/// Whether a model of pictures can take this one; the patches of `vit` cut a square.
+fn fits(kind: &Kind, shape: &[usize]) -> bool {
+    is_picture(shape) && (kind.name != "vit" || shape[1] == shape[2])
 }
 
 /// Channels come first and are fewer than pixels; pooling halves height and width.

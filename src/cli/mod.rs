@@ -19,7 +19,6 @@ mod lockfile;
 mod lsp;
 mod man;
 mod pipeline;
-mod places;
 mod progress;
 mod repeat;
 mod results;

@@ -3,22 +3,22 @@
 use super::args::{Machine, Places};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::lockfile;
 use super::ui::Ui;
-use super::{device, lockfile, places};
 use crate::arithmetic::Isa;
-use crate::arithmetic::half::Format;
 use crate::autodiff::{self, Compiled};
-use crate::data::spec::LabelRule;
 use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
+use crate::exec::cuda::dispatch::Arithmetic;
 use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
+use crate::exec::places;
 use crate::exec::session::{self, Length};
 use crate::graph::memory::{DeviceMemory, training_arena};
-use crate::graph::{Features, LabelKind, Role};
+use crate::graph::{Example, Role, StepGraph};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::{Device, Plan};
@@ -93,13 +93,23 @@ pub fn check_in(
     match data::prepare_known(&resolved.plan.data, folder_of(manifest), world, &store) {
         Ok(prepared) => match compile(&resolved.plan, &prepared, resolved.plan.data.batch) {
             Ok(compiled) => {
-                initial(&resolved, folder_of(manifest), &compiled, world)?;
-                let (length, _) = match extent(&resolved.plan, &prepared) {
-                    Ok(extent) => extent,
+                let (folder, plan) = (folder_of(manifest), &resolved.plan);
+                let known = initial::question(plan, &compiled.graph).zip(plan.model.initial.as_ref());
+                let known = known.is_some_and(|(question, initial)| {
+                    data::knows_file(&question, &initial.path, folder, world, &store)
+                });
+                if !known {
+                    initial(&resolved, folder, &compiled, world)?;
+                }
+                let short = |batch: usize| compile_short(&resolved.plan, &prepared, batch);
+                let extent = extent(&resolved.plan, &prepared)
+                    .and_then(|(length, batch)| batch.map(short).transpose().map(|_| length));
+                let length = match extent {
+                    Ok(length) => length,
                     Err(failure) => return Err(failure.with(resolved.sources)),
                 };
                 if device_memory.is_some() {
-                    let arithmetic = device::arithmetic(&resolved.plan);
+                    let arithmetic = Arithmetic::of(resolved.plan.run.guarantee);
                     resolved.memory = Some(cuda::needed(&compiled.step, arithmetic));
                 }
                 advise(&mut resolved, &prepared, &compiled, length);
@@ -228,16 +238,21 @@ fn ready_with(
     if prepared.origin == Origin::MadeAnew {
         ui.warning("prepared data in the store was damaged and has been made anew");
     }
-    let compile = |batch: usize| compile(&resolved.plan, &prepared, batch);
-    let outcome = compile(resolved.plan.data.batch).and_then(|compiled| {
+    let outcome = compile(&resolved.plan, &prepared, resolved.plan.data.batch).and_then(|compiled| {
         let (length, short) = extent(&resolved.plan, &prepared)?;
-        Ok((compiled, short.map(compile).transpose()?, length))
+        let short = short.map(|batch| compile_short(&resolved.plan, &prepared, batch)).transpose()?;
+        Ok((compiled, short, length))
     });
     let (compiled, short, length) = match outcome {
         Ok(compiled) => compiled,
         Err(failure) => return Err(failure.with(resolved.sources)),
     };
+    let file = resolved.plan.model.initial.as_ref().map(|initial| folder.join(&initial.path));
+    let before = file.as_ref().and_then(|file| Disk.stamp(file));
     let initial = initial(&resolved, folder, &compiled, &Disk)?.map(|(source, values)| {
+        if let Some(question) = initial::question(&resolved.plan, &compiled.graph) {
+            data::remember_file(&question, &source.path, folder, before, &Disk, store);
+        }
         // As a source of data: it is in the lock with its digest, and it is hashed again after the run.
         prepared.sources.push(source);
         values
@@ -291,21 +306,12 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled, len
     let mut warnings = std::mem::take(&mut resolved.warnings);
     warnings.extend(prepared.warnings.iter().map(DataFault::warning));
     warnings.extend(compiled.warnings.iter().cloned());
-    let again = |batch: usize, low: Option<Format>| {
-        let mut plan = resolved.plan.clone();
-        if let Some(low) = low {
-            plan.precision = resolve::library_policy(low)?;
-        }
-        compile(&plan, prepared, batch).ok()
-    };
-    warnings.extend(lint::lint(&lint::Subject {
-        plan: &resolved.plan,
-        compiled,
-        steps: Some(length.steps),
-        evaluation: prepared.split("test").is_some(),
-        memory: &|step| cuda::needed(step, device::arithmetic(&resolved.plan)),
-        compile: &again,
-    }));
+    if let Some(example) = Example::of_prepared(&resolved.plan.data, prepared) {
+        let evaluation = prepared.split("test").is_some();
+        let (plan, steps) = (&resolved.plan, Some(length.steps));
+        let memory = |step: &StepGraph| cuda::needed(step, Arithmetic::of(plan.run.guarantee));
+        warnings.extend(lint::advise(plan, &example, compiled, steps, evaluation, &memory));
+    }
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
 }
 
@@ -330,22 +336,20 @@ impl CompileFailure {
 }
 
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
-    let split =
-        prepared.split("train").ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
-    let labels = if split.has_classes() {
-        // Labels that follow from tokens are tokens.
-        let tokens = split.vocabulary.filter(|_| *split.rule != LabelRule::Given);
-        let declared = plan.data.classes.or(tokens).or_else(|| prepared.classes_found());
-        LabelKind::ClassIndex {
-            classes: declared.map(|classes| classes as usize),
-            shape: split.label_shape.to_vec(),
+    let example = Example::of_prepared(&plan.data, prepared)
+        .ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
+    autodiff::compile(plan, batch, &example.features, example.labels).map_err(CompileFailure::Manifest)
+}
+
+/// Compiles for a last batch that is shorter than the others; what only that one breaks has a remedy of its own.
+fn compile_short(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
+    compile(plan, prepared, batch).map_err(|failure| match failure {
+        CompileFailure::Manifest(diagnostics) => {
+            let about = |fault| places::short_batch(fault, plan, batch);
+            CompileFailure::Manifest(diagnostics.into_iter().map(about).collect())
         }
-    } else {
-        LabelKind::Target(split.label_shape.to_vec())
-    };
-    let tokens = split.vocabulary.map(|tokens| tokens as usize);
-    let features = Features { shape: split.shape.to_vec(), tokens };
-    autodiff::compile(plan, batch, &features, labels).map_err(CompileFailure::Manifest)
+        other => other,
+    })
 }
 
 /// The lock of these stages. A shorter last batch has a step graph of its own, which enters the digest of the step.
@@ -494,7 +498,7 @@ fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=708 | 760..=763 => Exit::Machine,
+        705..=710 | 760..=763 => Exit::Machine,
         701 | 702 => Exit::No,
         _ => Exit::Usage,
     }

@@ -98,6 +98,7 @@ fn kind(entry: &Entry) -> &'static str {
         EntryKind::Blob => "blob",
         EntryKind::Prepared => "prepared",
         EntryKind::Run => "run",
+        EntryKind::Note => "note",
         EntryKind::Leftover => "leftover",
     }
 }

@@ -299,6 +299,7 @@ impl<'a> Rows<'a> {
             )
             .help("usual ones are `,`, `;` and a tabulator"));
         }
+        encoding(bytes, name)?;
         // Spreadsheets put a byte order mark first.
         let rest = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         Ok(Self { rest, name, delimiter: delimiter as u8, line: 1 })
@@ -389,6 +390,34 @@ impl<'a> Rows<'a> {
     fn fault(&self, column: usize, message: String) -> DataFault {
         DataFault::new(codes::ROW, message).at(format_args!("{}:{}:{column}", self.name, self.line))
     }
+}
+
+/// What shows that a text has two bytes a character, from its beginning.
+pub(super) fn wide(bytes: &[u8]) -> Option<String> {
+    let zeros = bytes.iter().take(4).position(|byte| *byte == 0);
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            Some(format!("the byte order mark {:02x} {:02x} of UTF-16", bytes[0], bytes[1]))
+        }
+        _ => zeros.map(|place| format!("a zero byte at offset {place}, as UTF-16 has them")),
+    }
+}
+
+/// Refuses text of two bytes a character, and text whose lines end in a way that would make one row of all.
+fn encoding(bytes: &[u8], name: &str) -> Result<(), DataFault> {
+    let refuse = |message: String, help: String| {
+        Err(DataFault::new(codes::ROW, message).at(format_args!("{name}:1")).help(help))
+    };
+    if let Some(found) = wide(bytes) {
+        let help = "save the file as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 old.csv > new.csv`";
+        return refuse(format!("found {found}, expected UTF-8 text"), help.to_owned());
+    }
+    let returns = bytes.iter().filter(|byte| **byte == b'\r').count();
+    if returns > 0 && !bytes.contains(&b'\n') {
+        let message = format!("found {returns} line ends of CR alone, expected LF or CR LF");
+        return refuse(message, "write LF: `tr '\\r' '\\n' < old.csv > new.csv`".to_owned());
+    }
+    Ok(())
 }
 
 /// The length of the line end that the bytes begin with.

@@ -38,10 +38,12 @@ pub fn limit(packed: &[u8]) -> u64 {
 fn header(bytes: &[u8]) -> Result<(Number, Vec<usize>, usize), DataFault> {
     let [0, 0, kind, axes, rest @ ..] = bytes else {
         let found: Vec<String> = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        return Err(refuse(format!(
-            "found the first bytes {found:?}, expected 00 00, a kind of number, a count of axes"
-        ))
-        .help("is this an IDX file? `format` says how a source is read"));
+        let found = match found.is_empty() {
+            true => "an empty file".to_owned(),
+            false => format!("the first bytes {}", found.join(" ")),
+        };
+        return Err(refuse(format!("found {found}, expected 00 00, a kind of number, a count of axes"))
+            .help("is this an IDX file? `format` says how a source is read; fetch it again if it is one"));
     };
     let number = match kind {
         0x08 => Number::U8,
@@ -72,6 +74,8 @@ fn header(bytes: &[u8]) -> Result<(Number, Vec<usize>, usize), DataFault> {
     Ok((number, shape, 4 + 4 * axes))
 }
 
+/// A fault with the help that fits damaged bytes; what has a better one replaces it.
 fn refuse(message: String) -> DataFault {
     DataFault::new(codes::IDX, message)
+        .help("the file is damaged, or is no IDX file: fetch it again, or say what it is with `format`")
 }

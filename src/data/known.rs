@@ -1,4 +1,5 @@
 //! Digests of sources that were taken before, for commands that only look: `amp check` and `amp graph`.
+//! Files of first values that fitted a model before are known in the same way.
 //!
 //! Whoever prepares data (`amp lock`, `amp run`) leaves a note in the store: for this description, each source's digest and
 //! the [`Stamp`] that the file had before and after it was read. A file with that stamp is taken to have that digest, so that
@@ -9,7 +10,7 @@
 use super::prepare::{key_of, paths};
 use super::prepared::{Backing, Origin, Prepared, Tensors};
 use super::source::SourceDigest;
-use super::spec::DataSpec;
+use super::spec::{DataSpec, Sources};
 use super::{layout, prepare};
 use crate::data::DataFault;
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -30,6 +31,56 @@ pub fn prepare_known(
     match glance(spec, folder, world, store) {
         Some(prepared) => Ok(prepared),
         None => prepare(spec, folder, world, store),
+    }
+}
+
+/// Prepared data that can be had without a source being read: computed examples, and what a note knows; `None` for other data.
+///
+/// # Errors
+/// As [`prepare()`], of computed examples.
+pub fn at_a_glance(
+    spec: &DataSpec,
+    folder: &Utf8Path,
+    world: &dyn World,
+    store: &Store,
+) -> Option<Result<Prepared, Vec<DataFault>>> {
+    match spec.sources {
+        Sources::None => Some(prepare(spec, folder, world, store)),
+        _ => glance(spec, folder, world, store).map(Ok),
+    }
+}
+
+/// Whether the file at `path` is as it was when [`remember_file`] was told of it under this name.
+pub fn knows_file(
+    name: &Digest,
+    path: &Utf8Path,
+    folder: &Utf8Path,
+    world: &dyn World,
+    store: &Store,
+) -> bool {
+    let known = || {
+        let (text, written) = store.note(name)?;
+        let stamp = world.stamp(&folder.join(path)).filter(|stamp| stamp.changed < written)?;
+        Some(text == stamp_text(&stamp).as_bytes())
+    };
+    known().unwrap_or(false)
+}
+
+/// Notes that a file was found right under this name; `before` is its stamp from before it was read.
+pub fn remember_file(
+    name: &Digest,
+    path: &Utf8Path,
+    folder: &Utf8Path,
+    before: Option<Stamp>,
+    world: &dyn World,
+    store: &Store,
+) {
+    let Some(stamp) = before.filter(|before| world.stamp(&folder.join(path)).as_ref() == Some(before)) else {
+        return;
+    };
+    if !knows_file(name, path, folder, world, store) {
+        // A note that cannot be written is not missed.
+        let _ = store.put_note(name, stamp_text(&stamp).as_bytes());
     }
 }
 
@@ -115,8 +166,12 @@ fn name(spec: &DataSpec) -> Digest {
 }
 
 fn line(source: &SourceDigest, stamp: &Stamp) -> String {
+    format!("{} {}", source.digest, stamp_text(stamp))
+}
+
+fn stamp_text(stamp: &Stamp) -> String {
     let Stamp { device, file, bytes, modified, changed } = stamp;
-    format!("{} {device} {file} {bytes} {modified} {changed}", source.digest)
+    format!("{device} {file} {bytes} {modified} {changed}")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use super::array::{Array, Number};
 use super::spec::{Header, LabelColumn};
 use super::table::{Labels, Table};
-use super::{DataFault, codes, csv, gunzip, idx, npy, tensors};
+use super::{DataFault, codes, csv, gunzip, idx, npy, tensors, tokens};
 use crate::world::World;
 use camino::Utf8Path;
 use std::borrow::Cow;
@@ -85,6 +85,40 @@ pub fn look(
     }
 }
 
+/// What was found in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextLook {
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its characters.
+    pub characters: usize,
+    /// How many different characters.
+    pub alphabet: usize,
+}
+
+/// Reads a text, which may be packed.
+///
+/// # Errors
+/// Those of the readers; 0734 when the name tells another format, 0740 for what is no UTF-8, or has a zero byte.
+pub fn look_at_text(path: &Utf8Path, world: &dyn World) -> Result<TextLook, Vec<DataFault>> {
+    let one = |fault: DataFault| vec![fault];
+    if format_of(path) != Some("text") {
+        let message = format!("found the name `{path}`, expected a text's, which is learned as tokens");
+        let help = "name the file …txt, also with .gz behind it; rows and pictures are for the other kinds";
+        return Err(one(DataFault::new(codes::LAYOUT, message).help(help)));
+    }
+    let packed = read(path, world).map_err(one)?;
+    let bytes = unpacked(&packed, "text").map_err(|fault| one(fault.at(path)))?;
+    let text = tokens::text(&bytes).map_err(|fault| one(fault.at(path)))?;
+    if let Some(offset) = bytes.iter().position(|byte| *byte == 0) {
+        // The manifest of `--kind bert` hides bytes behind this one.
+        let message = format!("found a zero byte at offset {offset}, expected text");
+        return Err(one(DataFault::new(codes::TEXT, message).at(path).help("give a file of text alone")));
+    }
+    let alphabet = tokens::characters(std::iter::once(text)).len();
+    Ok(TextLook { bytes: bytes.len(), characters: text.chars().count(), alphabet })
+}
+
 /// The format that a file's name tells, as in a manifest.
 pub fn format_of(path: &Utf8Path) -> Option<&'static str> {
     let name = path.file_name()?.to_ascii_lowercase();
@@ -125,7 +159,7 @@ fn unknown_format(path: &Utf8Path) -> DataFault {
 
 fn no_numbers(path: &Utf8Path) -> DataFault {
     DataFault::new(codes::LAYOUT, format!("found the text `{path}`, expected examples with labels"))
-        .help("a text is read as tokens, by `format \"text\"`: `amp doc data.format`")
+        .help("a text is read as tokens: write `--kind gpt` or `--kind bert`")
 }
 
 fn no_labels(path: &Utf8Path) -> DataFault {

@@ -69,7 +69,7 @@ mod tests;
 
 pub use batches::{Batches, EpochOrder};
 pub use fault::DataFault;
-pub use known::prepare_known;
+pub use known::{at_a_glance, knows_file, prepare_known, remember_file};
 pub use prepare::prepare;
 pub use prepared::{Origin, Prepared};
 pub use source::{SourceDigest, read_source, recheck, source_digest};

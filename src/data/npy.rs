@@ -18,7 +18,8 @@ pub fn read(bytes: &[u8]) -> Result<Array<'_>, DataFault> {
     let header = Header::parse(text)?;
     let (number, big_endian) = kind(&header.descr)?;
     if header.shape.is_empty() {
-        return Err(refuse("found a single number, expected an array with the examples as first axis"));
+        return Err(refuse("found a single number, expected an array with the examples as first axis")
+            .help("save an array of all examples, such as `numpy.stack(examples)`"));
     }
     match bytes_of_shape(&header.shape, number) {
         Some(expected) if expected == data.len() => Ok(Array {
@@ -34,7 +35,8 @@ pub fn read(bytes: &[u8]) -> Result<Array<'_>, DataFault> {
             header.shape
         ))
         .help("the file is cut off or has more than one array; save it again with `numpy.save`")),
-        None => Err(refuse(format!("found the shape {:?}, expected one that memory can hold", header.shape))),
+        None => Err(refuse(format!("found the shape {:?}, expected one that memory can hold", header.shape))
+            .help("the header is damaged; save the array again with `numpy.save`, in several files if it is that large")),
     }
 }
 
@@ -55,9 +57,19 @@ fn parts(bytes: &[u8]) -> Result<(&str, &[u8]), DataFault> {
     };
     let (header, data) =
         length.and_then(|(length, start)| rest.get(start..)?.split_at_checked(length)).ok_or_else(|| {
-            refuse("found the end of the file inside the header").help("the file is cut off; save it again")
+            let found = rest.len();
+            let expected = match length {
+                Some((length, start)) => {
+                    format!("the {length} bytes that it declares, {} are there", found - start)
+                }
+                None => "its length of 2 or 4 bytes".to_owned(),
+            };
+            refuse(format!("found the end of the file inside the header, expected {expected}"))
+                .help("the file is cut off; fetch it again, or save the array again with `numpy.save`")
         })?;
-    let text = std::str::from_utf8(header).map_err(|_| refuse("found a header that is not UTF-8 text"))?;
+    let text = std::str::from_utf8(header).map_err(|_| {
+        refuse(format!("found the header {}, expected UTF-8 text of a Python dictionary", shown(header)))
+    })?;
     Ok((text, data))
 }
 
@@ -95,13 +107,15 @@ impl Header {
         }
         if !reader.rest.trim().is_empty() {
             return Err(refuse(format!(
-                "found {} after the header's dictionary",
+                "found {} after the header's dictionary, expected blanks alone",
                 shown(reader.rest.trim().as_bytes())
             )));
         }
         match (descr, fortran_order, shape) {
             (Some(descr), Some(fortran_order), Some(shape)) => Ok(Self { descr, fortran_order, shape }),
-            _ => Err(refuse("found a header without all of descr, fortran_order and shape")),
+            _ => Err(refuse(
+                "found a header without all of descr, fortran_order and shape, expected each once",
+            )),
         }
     }
 }
@@ -213,6 +227,9 @@ fn kind(descr: &str) -> Result<(Number, bool), DataFault> {
     }
 }
 
+/// A fault with the help that fits damaged bytes; what has a better one replaces it.
 fn refuse(message: impl Into<String>) -> DataFault {
-    DataFault::new(codes::NPY, message)
+    DataFault::new(codes::NPY, message).help(
+        "the file is damaged, or NumPy did not write it: fetch it again, or save the array with `numpy.save`",
+    )
 }

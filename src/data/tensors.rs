@@ -14,8 +14,9 @@ use safetensors::{Dtype, SafeTensors};
 /// Code 0728 with what was found and what was expected.
 pub fn read<'a>(bytes: &'a [u8], name: &str) -> Result<Array<'a>, DataFault> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| {
-        refuse(format!("found damaged safetensors ({error}), expected a whole file"))
-            .help("is this a safetensors file? `format` says how a source is read")
+        refuse(format!("found damaged safetensors ({error}), expected a whole file")).help(
+            "is this a safetensors file? `format` says how a source is read; fetch it again if it is one",
+        )
     })?;
     let Ok(tensor) = file.tensor(name) else {
         let mut names = file.names();
@@ -26,7 +27,7 @@ pub fn read<'a>(bytes: &'a [u8], name: &str) -> Result<Array<'a>, DataFault> {
         let message = format!("found no tensor `{name}` among {}{more}", listed.join(", "));
         return Err(match nearest(name, names.iter().copied()) {
             Some(near) => refuse(message).help(format!("did you mean `{near}`?")),
-            None => refuse(message),
+            None => refuse(message).help("name one of them in `format`: `features=\"…\"` and `labels=\"…\"`"),
         });
     };
     let number = match tensor.dtype() {
@@ -53,7 +54,8 @@ pub fn read<'a>(bytes: &'a [u8], name: &str) -> Result<Array<'a>, DataFault> {
     if tensor.shape().is_empty() {
         return Err(refuse(format!(
             "found the single number `{name}`, expected an array with the examples as first axis"
-        )));
+        ))
+        .help("save an array of all examples under that name"));
     }
     // `data` borrows from the file's bytes, not from the reader of its header.
     Ok(Array {

@@ -183,10 +183,16 @@ pub fn characters<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<char> {
 /// A text from bytes.
 ///
 /// # Errors
-/// Codes 0733 (nothing in it), 0739 with the offset of the first byte that begins no character.
+/// Codes 0733 (nothing in it), 0740 for UTF-16, and with the offset of the first byte that begins no character.
 pub fn text(bytes: &[u8]) -> Result<&str, DataFault> {
     if bytes.is_empty() {
         return Err(nothing());
+    }
+    if let Some(found) = super::csv::wide(bytes) {
+        return Err(DataFault::new(codes::TEXT, format!("found {found}, expected UTF-8 text")).help(
+            "save the text as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 old.txt > new.txt`, \
+             or take its bytes: `tokens=\"bytes\"`",
+        ));
     }
     std::str::from_utf8(bytes).map_err(|error| {
         DataFault::new(

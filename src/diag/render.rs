@@ -206,6 +206,13 @@ pub fn render_github(diagnostics: &[Diagnostic], sources: &SourceMap) -> String 
         if let Some(label) = diagnostic.labels.first() {
             message.push_str(&format!(" ({})", printable(&label.text)));
         }
+        // An annotation has one place; the others are told in its text.
+        for label in diagnostic.labels.iter().skip(1) {
+            let Some(file) = sources.file(label.span.file) else { continue };
+            let (line, column) = sources.position(label.span);
+            let place = format!("{}:{line}:{column}", printable(&file.name));
+            message.push_str(&format!("\n{place}: {}", printable(&label.text)));
+        }
         if let Some(help) = &diagnostic.help {
             message.push_str(&format!("\nhelp: {}", printable(help)));
         }

@@ -86,7 +86,7 @@ fn json_has_lines_columns_and_bytes() {
 fn github_annotations_are_one_escaped_line_at_a_file_of_the_repository() {
     let (fault, mut sources) = example();
     let expected = "::error file=run/manifest.kdl,line=2,endLine=2,col=10,endColumn=11,title=AMP0207::\
-                    `lr` is 2,%0Aand must be below 1 (must be below 1)%0Ahelp: write 50%25\n";
+                    `lr` is 2,%0Aand must be below 1 (must be below 1)%0Astd:optimizers/x:2:15: declared here%0Ahelp: write 50%25\n";
     assert_eq!(render_github(&[fault], &sources), expected);
     let odd = sources.add("a,b:c.kdl", "x\ny\n");
     let long = Diagnostic::warning(codes::NO_SCALER, "m").at(span(odd, 0, 3), "t");

@@ -58,6 +58,23 @@ pub fn load(plan: &Plan, graph: &Graph, bytes: &[u8]) -> Result<Option<FirstValu
     matching.run(&file).map(Some)
 }
 
+/// The digest of all that decides whether a file of these bytes fits, but for its bytes: path, rules, and what the model has.
+/// `None` for a plan that begins from no file.
+pub fn question(plan: &Plan, graph: &Graph) -> Option<Digest> {
+    let initial = plan.model.initial.as_ref()?;
+    let mut hasher = Hasher::new();
+    hasher.tag("amp.known.initial.v1");
+    initial.path.as_str().content_hash(&mut hasher);
+    initial.rules.iter().map(InitialRule::text).collect::<Vec<_>>().content_hash(&mut hasher);
+    let targets = targets(graph);
+    targets.len().content_hash(&mut hasher);
+    for (name, shape) in targets {
+        name.content_hash(&mut hasher);
+        shape.content_hash(&mut hasher);
+    }
+    Some(hasher.finish())
+}
+
 /// Shapes of everything in a model that has first values, by name.
 fn targets(graph: &Graph) -> BTreeMap<&str, &[usize]> {
     let parameters = graph.parameters.iter().map(|parameter| parameter.value);

@@ -12,6 +12,7 @@ pub mod evaluate;
 pub mod fault;
 pub mod initial;
 pub mod initialise;
+pub mod places;
 pub mod program;
 pub mod reference;
 pub mod schedule;

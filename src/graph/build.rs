@@ -121,7 +121,7 @@ pub fn build_for(
     // What is missing after a fault is not said to be unmatched or unused.
     if !builder.sink.has_errors() {
         builder.settle_parameters(plan);
-        builder.unused_layers();
+        builder.unused_layers(builder.graph.loss);
     }
     if builder.sink.diagnostics.is_empty() { Ok(builder.graph) } else { Err(builder.sink.diagnostics) }
 }
@@ -356,7 +356,12 @@ impl Builder {
             diagnostic = diagnostic.at(library, format!("`{}` is written here", place.path));
         }
         diagnostic.help = fault.help;
-        self.sink.push(diagnostic);
+        // A line in `repeat` makes one mistake, whatever the sizes are in later turns.
+        let spans = |told: &Diagnostic| told.labels.iter().map(|label| label.span).collect::<Vec<_>>();
+        let same = |told: &Diagnostic| told.code == diagnostic.code && spans(told) == spans(&diagnostic);
+        if !self.sink.diagnostics.iter().any(same) {
+            self.sink.push(diagnostic);
+        }
     }
 
     /// Adds a node with one result.

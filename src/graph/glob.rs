@@ -36,6 +36,13 @@ fn tokens(pattern: &str) -> Vec<Token> {
 
 /// Whether a dotted path matches a glob: `*` stays within one segment, `**` crosses dots and may stand for no segment.
 pub fn matches(pattern: &str, path: &str) -> bool {
+    // Most of many rules fit nothing, and are told apart by what stands before their first star.
+    match pattern.find('*') {
+        None => return pattern == path,
+        // `head.**` fits `head` too.
+        Some(star) if !path.starts_with(pattern[..star].trim_end_matches('.')) => return false,
+        Some(_) => {}
+    }
     let path: Vec<char> = path.chars().collect();
     // reached[i]: the tokens so far match the first i characters.
     let mut reached = vec![false; path.len() + 1];
@@ -97,6 +104,19 @@ mod tests {
         assert!(matches("a.**.z", "a.b.c.z"));
         assert!(!matches("a.**.z", "a.bz"));
         assert!(matches("hid**", "hidden.0.linear"));
+    }
+
+    #[test]
+    fn what_stands_before_the_first_star_must_fit() {
+        assert!(
+            matches("head.**", "head") && matches("head.**", "head.weight") && !matches("head.**", "heads")
+        );
+        assert!(
+            matches("head.*", "head.weight")
+                && !matches("head.*", "head")
+                && !matches("head.*", "tail.weight")
+        );
+        assert!(matches("he*.weight", "head.weight") && !matches("he*.weight", "hit.weight"));
     }
 
     #[test]

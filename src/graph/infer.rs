@@ -449,6 +449,10 @@ pub fn cross_entropy(logits: &[usize], labels: &[usize]) -> Result<usize, Fault>
         _ => {
             let wanted = if labels.len() < 2 { "[batch, classes]" } else { "[batch, positions, classes]" };
             let help = match labels.len() {
+                _ if !logits.is_empty() && logits.first() != labels.first() => {
+                    "axis 0 is the batch, and a layer has replaced it: what stands for all examples, such as `learned`, \
+                     belongs in a chain of `parallel` beside what comes from the input"
+                }
                 0 | 1 => "end the model with `flatten` and a `linear` layer whose outputs are the classes",
                 _ => "end the model with a `linear` layer over the last axis whose outputs are the classes",
             };

@@ -7,6 +7,7 @@ pub mod build;
 pub mod check;
 pub mod codes;
 pub mod evaluation;
+pub mod example;
 pub mod glob;
 mod hash;
 pub mod infer;
@@ -22,6 +23,7 @@ pub mod totals;
 
 pub use build::{Features, LabelKind, Purpose, build, build_for};
 pub use evaluation::evaluation_form;
+pub use example::Example;
 pub use op::{Attention, Disentangled, Interpolation, Op, PositionBuckets, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;

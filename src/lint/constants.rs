@@ -20,17 +20,34 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
         let Some(format) = cast_to(graph, parameter.value) else { continue };
         let name = &graph.value(parameter.value).name;
         let layer = name.rsplit_once('.').map_or(name.as_str(), |(layer, _)| layer);
-        advice.extend(
-            say(&format!("`{name}`: {}", constant.0), constant.1, format).map(|it| subject.at(it, layer)),
-        );
+        let told = say(&format!("`{name}`: {}", constant.0), constant.1, format);
+        advice.extend(told.map(|told| named(subject.at(told, layer), layer)));
     }
+    advice.extend(graph.nodes.iter().filter_map(|node| {
+        let Op::Scale { factor } = node.op else { return None };
+        // The product is rounded, not the factor: a small one flushes small values alone, as any rounding does.
+        let told = say(&format!("`{}`: the factor", node.layer), factor, format_of(graph, node.outputs[0])?)
+            .filter(|told| told.code == codes::OVERFLOWS)?;
+        Some(named(subject.at(told, &node.layer), &node.layer))
+    }));
     advice
+}
+
+/// Puts the layer's path where the help has a layer without a name.
+fn named(mut diagnostic: Diagnostic, layer: &str) -> Diagnostic {
+    diagnostic.help = diagnostic.help.map(|help| help.replace("layer \"…\"", &format!("layer \"{layer}\"")));
+    diagnostic
 }
 
 /// The format of less digits than f32 that a parameter is used in, if any.
 fn cast_to(graph: &Graph, parameter: ValueId) -> Option<Format> {
     let cast = graph.nodes.iter().find(|node| node.op == Op::Cast && node.inputs[0] == parameter)?;
-    match graph.value(cast.outputs[0]).dtype {
+    format_of(graph, cast.outputs[0])
+}
+
+/// The format of less digits than f32 that a value has, if any.
+fn format_of(graph: &Graph, value: ValueId) -> Option<Format> {
+    match graph.value(value).dtype {
         DType::F16 => Some(Format::F16),
         DType::Bf16 => Some(Format::Bf16),
         DType::Tf32 => Some(Format::Tf32),

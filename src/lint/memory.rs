@@ -3,6 +3,7 @@
 use super::Subject;
 use crate::arithmetic::half::Format;
 use crate::autodiff::Compiled;
+use crate::data::spec::LastBatch;
 use crate::diag::number::bytes as bytes_text;
 use crate::diag::{Diagnostic, codes};
 use crate::graph::DType;
@@ -48,8 +49,10 @@ fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
         && let Some(bytes) = total((subject.compile)(batch / parts, None))
     {
         let accumulate = u64::from(subject.plan.train.accumulate) * parts as u64;
+        // Gradients are accumulated over whole batches alone.
+        let last = if subject.plan.data.last == LastBatch::Keep { " last=\"drop\"" } else { "" };
         ways.push(format!(
-            "`batch {}` with `accumulate={accumulate}` takes the same step in {}",
+            "`batch {}{last}` with `accumulate={accumulate}` takes the same step in {}",
             batch / parts,
             bytes_text(bytes)
         ));

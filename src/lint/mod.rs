@@ -12,11 +12,12 @@ mod memory;
 mod schedule;
 
 use crate::arithmetic::half::Format;
-use crate::autodiff::Compiled;
+use crate::autodiff::{self, Compiled};
 use crate::diag::{Code, Diagnostic, Severity, Span, codes};
 use crate::graph::memory::DeviceMemory;
-use crate::graph::{StepGraph, places};
+use crate::graph::{Example, StepGraph, places};
 use crate::plan::{Allow, Device, Plan};
+use crate::resolve;
 
 /// What the lints look at.
 pub struct Subject<'a> {
@@ -68,6 +69,26 @@ pub fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
         evaluation::lint,
     ];
     lints.iter().flat_map(|lint| lint(subject)).collect()
+}
+
+/// All advice for a plan over such examples, compiled anew where a piece of advice asks for another batch or format.
+/// `memory` says what a step needs on the device.
+pub fn advise(
+    plan: &Plan,
+    example: &Example,
+    compiled: &Compiled,
+    steps: Option<u64>,
+    evaluation: bool,
+    memory: &dyn Fn(&StepGraph) -> DeviceMemory,
+) -> Vec<Diagnostic> {
+    let compile = |batch: usize, low: Option<Format>| {
+        let mut plan = plan.clone();
+        if let Some(low) = low {
+            plan.precision = resolve::library_policy(low)?;
+        }
+        autodiff::compile(&plan, batch, &example.features, example.labels.clone()).ok()
+    };
+    lint(&Subject { plan, compiled, steps, evaluation, memory, compile: &compile })
 }
 
 /// Leaves out the warnings that the manifest allows. An `allow` that allowed nothing is a warning itself: what it was

@@ -4,10 +4,11 @@ use super::{Subject, constants, lint, without_allowed};
 use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::autodiff::{Compiled, compile};
+use crate::data::spec::LastBatch;
 use crate::diag::{Code, Diagnostic, SourceMap, codes};
 use crate::graph::LabelKind;
 use crate::graph::memory::device_memory;
-use crate::plan::{Allow, Device, Origin, ScheduleKind};
+use crate::plan::{Allow, Device, LayerKind, Origin, ScheduleKind};
 use crate::resolve;
 use crate::world::Memory;
 use camino::Utf8Path;
@@ -80,6 +81,28 @@ fn the_edges_of_f16_decide_what_is_flushed_and_what_overflows() {
 }
 
 #[test]
+fn a_factor_that_f16_cannot_hold_is_told_where_the_layer_runs_in_f16() {
+    let mut sample = samples::mlp();
+    sample.plan.model.body.insert(1, samples::layer("mask", LayerKind::Scale { factor: -1e9 }));
+    let mut told = |policy, factor| {
+        sample.plan.precision = policy;
+        sample.plan.model.body[1] = samples::layer("mask", LayerKind::Scale { factor });
+        of(&advice(&sample, None), codes::OVERFLOWS)
+            .iter()
+            .filter_map(|told| told.help.clone())
+            .collect::<Vec<_>>()
+    };
+    let help = told(samples::amp(Format::F16), -1e9);
+    assert_eq!(help.len(), 1, "{help:?}");
+    assert!(help[0].contains("`precision … { layer \"mask\" dtype=\"f32\" }`"), "{help:?}");
+    assert_eq!(told(samples::amp(Format::F16), 65504.0).len(), 0);
+    // The product is rounded, not the factor.
+    assert_eq!(told(samples::amp(Format::F16), 1e-9).len(), 0);
+    assert_eq!(told(samples::amp(Format::Bf16), -1e9).len(), 0);
+    assert_eq!(told(samples::full(), -1e9).len(), 0);
+}
+
+#[test]
 fn decay_of_norms_is_told_and_without_norms_or_decay_nothing_is() {
     assert_eq!(of(&advice(&samples::cnn(), None), codes::DECAY).len(), 1);
     assert_eq!(of(&advice(&samples::mlp(), None), codes::DECAY).len(), 0);
@@ -129,6 +152,11 @@ fn a_batch_that_does_not_fit_is_told_with_one_that_does() {
     let help = of(&found, codes::MEMORY)[0].help.clone().expect("a help");
     assert!(help.contains("the largest batch that fits is 3"), "{help}");
     assert!(help.contains("`batch 2` with `accumulate=2`"), "{help}");
+    // AMP0227 refuses to accumulate when a short batch remains.
+    sample.plan.data.last = LastBatch::Keep;
+    let found = advice(&sample, None);
+    let help = of(&found, codes::MEMORY)[0].help.clone().expect("a help");
+    assert!(help.contains("`batch 2 last=\"drop\"` with `accumulate=2`"), "{help}");
     sample.plan.environment.device = device(1, (9, 0));
     let found = advice(&sample, None);
     assert!(

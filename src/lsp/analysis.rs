@@ -31,6 +31,15 @@ pub struct Analysis {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Analysis {
+    /// A text of which nobody wants to know more than where its names stand.
+    pub fn of_tree(text: &str) -> Self {
+        let (tree, _) = parse(OWN, text);
+        let (sort, sources) = (TextSort::of(&tree), SourceMap::default());
+        Self { sort, tree, sources, plan: None, diagnostics: Vec::new() }
+    }
+}
+
 /// Checks a document. KDL texts that are neither manifest nor module are somebody else's, and nothing is said of them.
 pub fn analyse(document: &Document, world: &dyn World) -> Analysis {
     let (tree, _) = parse(OWN, &document.text);

@@ -3,8 +3,9 @@
 use super::position::Encoding;
 use lsp_types::{
     ClientCapabilities, CodeActionKind, CodeActionOptions, CodeActionProviderCapability, CompletionOptions,
-    HoverProviderCapability, InitializeResult, MarkupKind, OneOf, ServerCapabilities, ServerInfo,
-    TextDocumentSyncCapability, TextDocumentSyncKind, TextDocumentSyncOptions, TextDocumentSyncSaveOptions,
+    HoverProviderCapability, InitializeResult, MarkupKind, OneOf, RenameOptions, ServerCapabilities,
+    ServerInfo, TextDocumentSyncCapability, TextDocumentSyncKind, TextDocumentSyncOptions,
+    TextDocumentSyncSaveOptions, WorkDoneProgressOptions,
 };
 
 /// What the client can do, as far as it matters here.
@@ -22,6 +23,8 @@ pub struct Client {
     pub symbol_tree: bool,
     /// Actions may be more than commands.
     pub actions: bool,
+    /// The client asks what is to be renamed before it asks for a name.
+    pub prepares_renames: bool,
     /// The client tells of changed files when asked to.
     pub watches: bool,
 }
@@ -49,6 +52,8 @@ impl Client {
             symbol_tree: symbols.and_then(|symbols| symbols.hierarchical_document_symbol_support)
                 == Some(true),
             actions: action.is_some_and(|action| action.code_action_literal_support.is_some()),
+            prepares_renames: document.and_then(|document| document.rename.as_ref()?.prepare_support)
+                == Some(true),
             watches: watched.and_then(|watched| watched.dynamic_registration) == Some(true),
         }
     }
@@ -77,6 +82,14 @@ pub fn initialized(client: Client) -> InitializeResult {
             text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
             hover_provider: Some(HoverProviderCapability::Simple(true)),
             definition_provider: Some(OneOf::Left(true)),
+            references_provider: Some(OneOf::Left(true)),
+            rename_provider: Some(match client.prepares_renames {
+                true => OneOf::Right(RenameOptions {
+                    prepare_provider: Some(true),
+                    work_done_progress_options: WorkDoneProgressOptions::default(),
+                }),
+                false => OneOf::Left(true),
+            }),
             completion_provider: Some(completion),
             document_formatting_provider: Some(OneOf::Left(true)),
             document_symbol_provider: Some(OneOf::Left(true)),

@@ -2,7 +2,7 @@
 
 use super::position::{Encoding, Lines};
 use super::uri::path_of;
-use crate::world::World;
+use crate::world::{Stamp, World};
 use camino::{Utf8Path, Utf8PathBuf};
 use lsp_types::TextDocumentContentChangeEvent;
 use std::collections::BTreeMap;
@@ -96,6 +96,11 @@ impl World for Overlay<'_> {
 
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
         self.world.files_under(folder)
+    }
+
+    /// None of an open document, whose text may be another than the disk's.
+    fn stamp(&self, path: &Utf8Path) -> Option<Stamp> {
+        if self.documents.at(path).is_some() { None } else { self.world.stamp(path) }
     }
 
     fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)> {

@@ -1,13 +1,15 @@
 //! The language server: what the compiler knows, shown while a manifest or a module is typed.
 //!
 //! One loop, no locks: a thread reads messages, the loop answers them in order, and diagnostics are told when no message
-//! waits, so that a burst of typing is checked once. Documents that are open override the disk. The server ends when the
-//! client says so or goes away, and at nothing else: what cannot be read is answered with an error, and a panic of the
-//! compiler (a bug) becomes one too.
+//! waits, so that a burst of typing is checked once; where the last check took long, a pause in the typing is waited for.
+//! Documents that are open override the disk. The server ends when the client says so or goes away, and at nothing else:
+//! what cannot be read is answered with an error, and a panic of the compiler (a bug) becomes one too.
 
 mod actions;
 mod analysis;
+mod answers;
 mod capabilities;
+mod compiled;
 mod completion;
 mod definition;
 mod documents;
@@ -16,21 +18,30 @@ mod hover;
 mod library;
 mod locate;
 mod position;
+mod references;
+mod rename;
 mod scene;
 mod server;
 mod symbols;
+mod target;
 mod transport;
 mod uri;
 
+use crate::exec::clock::Stopwatch;
 use crate::world::World;
 use serde_json::Value;
 use server::Server;
 use std::io::{BufRead, Write};
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::time::Duration;
 use transport::Incoming;
 
 /// Most messages that wait.
 const MAX_WAITING: usize = 1024;
+/// A check that takes longer, in seconds, waits for a pause in the typing.
+const QUICK: f64 = 0.05;
+/// That pause.
+const PAUSE: Duration = Duration::from_millis(250);
 /// The message cannot be read.
 const PARSE_ERROR: i64 = -32700;
 
@@ -58,7 +69,8 @@ pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write, world
         }
     });
     let mut server = Server::new(world);
-    while let Some(incoming) = next(&receiver, &mut server, &mut output) {
+    let mut slow = false;
+    while let Some(incoming) = next(&receiver, &mut server, &mut output, &mut slow) {
         let replies = match incoming {
             Incoming::Message(message) => server.handle(&message),
             Incoming::Malformed(reason) => {
@@ -76,14 +88,34 @@ pub fn serve(input: impl BufRead + Send + 'static, mut output: impl Write, world
     Ended::Abrupt
 }
 
-/// The next message; when none waits, diagnostics are told first.
-fn next(receiver: &Receiver<Incoming>, server: &mut Server<'_>, output: &mut impl Write) -> Option<Incoming> {
-    match receiver.try_recv() {
+/// The next message; when none waits, diagnostics are told first, and `slow` becomes whether finding them took long.
+fn next(
+    receiver: &Receiver<Incoming>,
+    server: &mut Server<'_>,
+    output: &mut impl Write,
+    slow: &mut bool,
+) -> Option<Incoming> {
+    let waiting = match receiver.try_recv() {
+        Err(TryRecvError::Empty) if *slow && server.has_news() => match receiver.recv_timeout(PAUSE) {
+            Err(RecvTimeoutError::Timeout) => Err(TryRecvError::Empty),
+            Err(RecvTimeoutError::Disconnected) => Err(TryRecvError::Disconnected),
+            Ok(incoming) => Ok(incoming),
+        },
+        waiting => waiting,
+    };
+    match waiting {
         Ok(incoming) => Some(incoming),
         Err(TryRecvError::Disconnected) => None,
         Err(TryRecvError::Empty) => {
-            let told = server.publish();
-            if send(output, &told) { receiver.recv().ok() } else { None }
+            if server.has_news() {
+                let watch = Stopwatch::start();
+                let told = server.publish();
+                *slow = watch.seconds() > QUICK;
+                if !send(output, &told) {
+                    return None;
+                }
+            }
+            receiver.recv().ok()
         }
     }
 }

@@ -2,30 +2,34 @@
 
 use super::actions::{Fix, fixes};
 use super::analysis::{Analysis, Places, analyse};
+use super::answers::{convert, edits, flatten, markup, watch_request, workspace_edit};
 use super::capabilities::{Client, initialized};
-use super::completion::{Item, completion};
+use super::compiled::deepen;
+use super::completion::completion;
 use super::definition::definition;
 use super::documents::{Documents, Overlay};
 use super::faults::{Shown, shown};
 use super::hover::hover;
 use super::library::Library;
-use super::position::{Encoding, Lines};
+use super::position::Lines;
+use super::references::Wanted;
+use super::rename::{Found, everywhere, renamed};
 use super::scene::Scene;
 use super::symbols::symbols;
+use super::target::target;
 use super::transport::{answer, notification};
 use super::{Ended, to_json};
 use crate::syntax;
 use crate::world::World;
 use lsp_types::{
-    ClientCapabilities, CodeAction, CodeActionKind, CodeActionParams, CompletionItem, CompletionList,
-    CompletionParams, CompletionTextEdit, DidChangeTextDocumentParams, DidCloseTextDocumentParams,
-    DidOpenTextDocumentParams, DocumentFormattingParams, DocumentSymbol, DocumentSymbolParams, Documentation,
-    GotoDefinitionParams, Hover, HoverContents, HoverParams, InitializeParams, InsertTextFormat, Location,
-    MarkupContent, MarkupKind, PublishDiagnosticsParams, SymbolInformation, TextDocumentPositionParams,
-    TextEdit, Uri, WorkspaceEdit,
+    ClientCapabilities, CodeAction, CodeActionKind, CodeActionParams, CompletionList, CompletionParams,
+    DidChangeTextDocumentParams, DidCloseTextDocumentParams, DidOpenTextDocumentParams,
+    DocumentFormattingParams, DocumentSymbolParams, GotoDefinitionParams, Hover, HoverContents, HoverParams,
+    InitializeParams, Location, PrepareRenameResponse, PublishDiagnosticsParams, ReferenceParams,
+    RenameParams, TextDocumentPositionParams, TextEdit, Uri,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr as _;
 
@@ -37,6 +41,8 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMETERS: i64 = -32602;
 /// A bug.
 const INTERNAL_ERROR: i64 = -32603;
+/// It cannot be done, for a reason that a person should read.
+const REQUEST_FAILED: i64 = -32803;
 /// `initialize` comes first.
 const NOT_INITIALIZED: i64 = -32002;
 
@@ -58,6 +64,8 @@ pub struct Server<'world> {
     analyses: BTreeMap<String, Analysis>,
     /// Documents that were changed, or may depend on one that was, since they were checked.
     stale: BTreeSet<String>,
+    /// Documents that were resolved and not compiled since.
+    shallow: BTreeSet<String>,
     /// Something happened since the client was told.
     news: bool,
     /// What each open document has to tell, at which URI.
@@ -77,6 +85,7 @@ impl<'world> Server<'world> {
             documents: Documents::default(),
             analyses: BTreeMap::new(),
             stale: BTreeSet::new(),
+            shallow: BTreeSet::new(),
             news: false,
             told: BTreeMap::new(),
             published: Shown::new(),
@@ -115,6 +124,11 @@ impl<'world> Server<'world> {
         }
     }
 
+    /// Whether something happened since the client was told.
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
     /// Checks what was changed, and returns what the client must be told.
     pub fn publish(&mut self) -> Vec<Value> {
         if !std::mem::take(&mut self.news) {
@@ -122,6 +136,11 @@ impl<'world> Server<'world> {
         }
         for uri in std::mem::take(&mut self.stale) {
             let _ = guarded(|| self.check(&uri));
+        }
+        for uri in std::mem::take(&mut self.shallow) {
+            // After a bug below, what was found above it is told.
+            let _ = guarded(|| self.compile(&uri));
+            let _ = guarded(|| self.tell(&uri));
         }
         let mut now: Shown = Shown::new();
         for shown in self.told.values() {
@@ -160,17 +179,30 @@ impl<'world> Server<'world> {
         messages
     }
 
-    /// Checks a document.
+    /// Resolves a document: what hovers and completions need, while someone waits for them.
     fn check(&mut self, uri: &str) {
         let Some(document) = self.documents.get(uri) else { return };
         let overlay = Overlay { documents: &self.documents, world: self.world };
-        let analysis = analyse(document, &overlay);
+        self.analyses.insert(uri.to_owned(), analyse(document, &overlay));
+        self.shallow.insert(uri.to_owned());
+    }
+
+    /// Compiles a document that was resolved: what only diagnostics need, when no message waits.
+    fn compile(&mut self, uri: &str) {
+        let (Some(document), Some(analysis)) = (self.documents.get(uri), self.analyses.get_mut(uri)) else {
+            return;
+        };
+        deepen(analysis, &document.path, &Overlay { documents: &self.documents, world: self.world });
+    }
+
+    /// Takes down what a document has to tell.
+    fn tell(&mut self, uri: &str) {
+        let Some(analysis) = self.analyses.get(uri) else { return };
         let mut places =
             Places { documents: &self.documents, library: &mut self.library, encoding: self.client.encoding };
-        let mut shown = shown(uri, &analysis, &mut places);
+        let mut shown = shown(uri, analysis, &mut places);
         shown.entry(uri.to_owned()).or_default();
         self.told.insert(uri.to_owned(), shown);
-        self.analyses.insert(uri.to_owned(), analysis);
     }
 
     /// A document's analysis, made anew when it is stale.
@@ -178,6 +210,27 @@ impl<'world> Server<'world> {
         if self.stale.remove(uri) || !self.analyses.contains_key(uri) {
             self.check(uri);
         }
+    }
+
+    /// A document changed: it and those that read it.
+    fn stale_readers(&mut self, uri: &str) {
+        self.news = true;
+        let Some(path) = self.documents.get(uri).map(|document| document.path.clone()) else { return };
+        let reads = |other: &str| {
+            // What could not be resolved may be waiting for this very file.
+            self.analyses.get(other).is_none_or(|analysis| {
+                analysis.plan.is_none()
+                    || analysis.sources.files().iter().any(|file| file.name == path.as_str())
+            })
+        };
+        let readers: Vec<String> = self
+            .documents
+            .all()
+            .map(|(other, _)| other)
+            .filter(|other| *other == uri || reads(other))
+            .map(str::to_owned)
+            .collect();
+        self.stale.extend(readers);
     }
 
     /// Every open document may depend on a file that changed.
@@ -201,7 +254,7 @@ impl<'world> Server<'world> {
                 if let Ok(DidChangeTextDocumentParams { text_document, content_changes }) = read(parameters) {
                     let (uri, version) = (text_document.uri.as_str(), text_document.version);
                     self.documents.change(uri, version, content_changes, self.client.encoding);
-                    self.all_stale();
+                    self.stale_readers(uri);
                 }
             }
             ("textDocument/didClose", Phase::Running) => {
@@ -243,6 +296,9 @@ impl<'world> Server<'world> {
             ("textDocument/formatting", _) => self.formatting(read(parameters)?),
             ("textDocument/documentSymbol", _) => self.symbols(read(parameters)?),
             ("textDocument/codeAction", _) => self.actions(read(parameters)?),
+            ("textDocument/references", _) => self.references(read(parameters)?),
+            ("textDocument/prepareRename", _) => Ok(self.prepare_rename(read(parameters)?)),
+            ("textDocument/rename", _) => self.rename(read(parameters)?),
             _ => Err((METHOD_NOT_FOUND, format!("there is no method `{method}`"))),
         }
     }
@@ -285,6 +341,73 @@ impl<'world> Server<'world> {
             None => to_json(Location { uri: place.text_document.uri, range }),
             Some(sources) => to_json(places.location(span, &sources)),
         })
+    }
+
+    /// What a position names, and where it is named.
+    fn named(&mut self, place: &TextDocumentPositionParams) -> Option<(Wanted, Vec<Found>)> {
+        let uris: Vec<String> = self.documents.all().map(|(uri, _)| uri.to_owned()).collect();
+        uris.iter().for_each(|uri| self.refresh(uri));
+        let wanted = self
+            .at(place, |scene, _, _, offset| Wanted::new(&target(scene, offset)?, scene.path))
+            .flatten()?;
+        let found = everywhere(&wanted, &self.documents, self.analyses.values(), self.world);
+        Some((wanted, found))
+    }
+
+    /// The URI of a file that is no part of the library, and its lines.
+    fn lines_of<'text>(&mut self, found: &'text Found) -> Option<(Uri, Lines<'text>)> {
+        let encoding = self.client.encoding;
+        let mut places = Places { documents: &self.documents, library: &mut self.library, encoding };
+        Some((places.uri(found.path.as_str())?, Lines::new(&found.text, encoding)))
+    }
+
+    fn references(&mut self, parameters: ReferenceParams) -> Answer {
+        let declaration = parameters.context.include_declaration;
+        let Some((_, found)) = self.named(&parameters.text_document_position) else { return Ok(Value::Null) };
+        let mut locations = Vec::new();
+        for file in &found {
+            let Some((uri, lines)) = self.lines_of(file) else { continue };
+            let shown = file.places.iter().filter(|place| declaration || !place.declares);
+            locations.extend(
+                shown.map(|place| Location { uri: uri.clone(), range: lines.range(place.start, place.end) }),
+            );
+        }
+        Ok(to_json(locations))
+    }
+
+    /// The name at a position, when it can be another.
+    fn prepare_rename(&mut self, place: TextDocumentPositionParams) -> Value {
+        let Some((wanted, _)) = self.named(&place).filter(|(wanted, _)| !wanted.is_of_library()) else {
+            return Value::Null;
+        };
+        let range = self.at(&place, |scene, lines, _, offset| {
+            let places = super::references::places(scene, &wanted);
+            let here =
+                places.into_iter().find(|place| place.start <= offset && offset <= place.end && !place.path);
+            here.map(|place| lines.range(place.start, place.end))
+        });
+        let placeholder = wanted.name;
+        to_json(
+            range.flatten().map(|range| PrepareRenameResponse::RangeWithPlaceholder { range, placeholder }),
+        )
+    }
+
+    fn rename(&mut self, parameters: RenameParams) -> Answer {
+        let failed = |reason: String| (REQUEST_FAILED, reason);
+        let named = self.named(&parameters.text_document_position);
+        let (wanted, found) = named.ok_or_else(|| failed("nothing is named here".to_owned()))?;
+        let new = parameters.new_name;
+        let found = renamed(&wanted, &new, found, &self.documents, self.world).map_err(failed)?;
+        let mut edits = Vec::new();
+        for file in &found {
+            let Some((uri, lines)) = self.lines_of(file) else { continue };
+            let edit = |place: &super::references::Place| TextEdit {
+                range: lines.range(place.start, place.end),
+                new_text: new.clone(),
+            };
+            edits.push((uri, file.places.iter().map(edit).collect()));
+        }
+        Ok(to_json(workspace_edit(edits)))
     }
 
     fn completion(&mut self, parameters: CompletionParams) -> Answer {
@@ -346,19 +469,13 @@ impl<'world> Server<'world> {
                 title: fix.title,
                 kind: Some(CodeActionKind::QUICKFIX),
                 diagnostics: Some(given.cloned().collect()),
-                edit: Some(workspace_edit(&uri, edit)),
+                edit: Some(workspace_edit([(uri.clone(), vec![edit])])),
                 is_preferred: Some(true),
                 ..CodeAction::default()
             }
         };
         Ok(to_json(found.into_iter().map(convert).collect::<Vec<_>>()))
     }
-}
-
-#[expect(clippy::mutable_key_type, reason = "the protocol's type; a URI's hash never changes")]
-fn workspace_edit(uri: &Uri, edit: TextEdit) -> WorkspaceEdit {
-    let changes = std::iter::once((uri.clone(), vec![edit])).collect();
-    WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }
 }
 
 /// Runs something that may have a bug; `Err` when it had one.
@@ -369,74 +486,4 @@ fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, ()> {
 fn read<T: DeserializeOwned>(parameters: Value) -> Result<T, (i64, String)> {
     serde_json::from_value(parameters)
         .map_err(|error| (INVALID_PARAMETERS, format!("the parameters are not those of the method: {error}")))
-}
-
-fn markup(value: String, markdown: bool) -> MarkupContent {
-    let kind = if markdown { MarkupKind::Markdown } else { MarkupKind::PlainText };
-    MarkupContent { kind, value }
-}
-
-/// Asks the client to tell when KDL files change on the disk.
-fn watch_request() -> Value {
-    json!({
-        "jsonrpc": "2.0",
-        "id": "watch",
-        "method": "client/registerCapability",
-        "params": { "registrations": [{
-            "id": "watch",
-            "method": "workspace/didChangeWatchedFiles",
-            "registerOptions": { "watchers": [{ "globPattern": "**/*.kdl" }] },
-        }] },
-    })
-}
-
-fn convert(item: Item, index: usize, lines: &Lines<'_>, client: Client) -> CompletionItem {
-    let (text, format) = match item.snippet.filter(|_| client.snippets) {
-        Some(snippet) => (snippet, InsertTextFormat::SNIPPET),
-        None => (item.text, InsertTextFormat::PLAIN_TEXT),
-    };
-    let documentation =
-        item.documentation.map(|text| Documentation::MarkupContent(markup(text, client.completion_markdown)));
-    CompletionItem {
-        label: item.label,
-        kind: Some(item.kind),
-        detail: item.detail,
-        documentation,
-        sort_text: Some(format!("{}{index:04}", if item.required { 0 } else { 1 })),
-        insert_text_format: Some(format),
-        text_edit: Some(CompletionTextEdit::Edit(TextEdit {
-            range: lines.range(item.range.0, item.range.1),
-            new_text: text,
-        })),
-        ..CompletionItem::default()
-    }
-}
-
-/// The one edit that turns a text into another: the lines between those that are the same.
-fn edits(before: &str, after: &str, encoding: Encoding) -> Vec<TextEdit> {
-    if before == after {
-        return Vec::new();
-    }
-    let same = |left: &mut dyn Iterator<Item = &str>, right: &mut dyn Iterator<Item = &str>| -> usize {
-        left.zip(right).take_while(|(left, right)| left == right).map(|(left, _)| left.len()).sum()
-    };
-    let head = same(&mut before.split_inclusive('\n'), &mut after.split_inclusive('\n'));
-    let (rest, new) = (&before[head..], &after[head..]);
-    let tail = same(&mut rest.split_inclusive('\n').rev(), &mut new.split_inclusive('\n').rev());
-    let range = Lines::new(before, encoding).range(head, before.len() - tail);
-    vec![TextEdit { range, new_text: new[..new.len() - tail].to_owned() }]
-}
-
-#[expect(deprecated, reason = "the type has a field that the protocol gave up, and no constructor")]
-fn flatten(symbol: DocumentSymbol, container: Option<&str>, uri: &Uri, flat: &mut Vec<SymbolInformation>) {
-    let DocumentSymbol { name, kind, range, children, .. } = symbol;
-    flat.push(SymbolInformation {
-        name: name.clone(),
-        kind,
-        tags: None,
-        deprecated: None,
-        location: Location { uri: uri.clone(), range },
-        container_name: container.map(str::to_owned),
-    });
-    children.into_iter().flatten().for_each(|child| flatten(child, Some(&name), uri, flat));
 }

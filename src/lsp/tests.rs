@@ -2,8 +2,11 @@
 
 use super::server::Server;
 use super::{Ended, serve, transport};
-use crate::world::Memory;
+use crate::world::{Memory, World};
 use serde_json::{Value, json};
+
+mod names;
+mod shapes;
 
 const MANIFEST: &str = include_str!("../../examples/digits-cnn/manifest.kdl");
 const MODULE: &str = include_str!("../../stdlib/models/cnn.kdl");
@@ -21,7 +24,7 @@ struct Session<'world> {
 }
 
 impl<'world> Session<'world> {
-    fn new(world: &'world Memory, uri: &str, text: &str) -> Self {
+    fn new(world: &'world dyn World, uri: &str, text: &str) -> Self {
         let mut session =
             Self { server: Server::new(world), text: text.to_owned(), uri: uri.to_owned(), requests: 0 };
         let capabilities = json!({
@@ -388,12 +391,13 @@ fn a_session_over_streams_ends_as_the_protocol_says() {
 fn parameters_that_are_lists_are_nodes_of_the_block() {
     let module = "module \"m\" kind=\"model\" doc=\"d\" {\n    parameter \"depths\" type=\"list\" of=\"integer\" \
                   min-length=1 min=1 doc=\"Blocks of each stage.\" {\n        default 2 2\n    }\n    body {\n        flatten\n        \
-                  linear out=10\n    }\n}\n";
+                  linear \"head\" out=10\n    }\n}\n";
     let world = Memory::default().with("/run/mine.kdl", module);
     let text = MANIFEST.replace(
         "model \"std:models/cnn\" channels=32 classes=10 norm=#true",
         "model \"./mine.kdl\" {\n    depths 3 4\n}",
     );
+    let text = text.replace(" \"**.norm.weight\"", "");
     let mut session = Session::new(&world, PATH, &text);
     assert_eq!(session.told(), [(PATH.to_owned(), vec![])]);
     let hover = session.hover("depths 3");

@@ -17,9 +17,12 @@ fn allow(fields: &Fields<'_>, sink: &mut Sink) -> Option<Allow> {
     let Some(code) = code_of(text) else {
         let message = format!("`{}` is no code of amp", super::check::clip(text));
         let known: Vec<String> = CATALOGUE.iter().map(|page| page.code.to_string()).collect();
+        // A code of the right form is no slip of the finger.
+        let digits = text.strip_prefix("AMP").unwrap_or_default();
+        let formed = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
         let help = match nearest(text, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => "write the code that the warning shows, such as \"AMP0410\"".to_owned(),
+            Some(near) if !formed => format!("did you mean \"{near}\"?"),
+            _ => "write the code that the warning shows, such as \"AMP0410\"".to_owned(),
         };
         refuse(sink, message, place("code"), "not known", &help);
         return None;

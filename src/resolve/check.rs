@@ -138,6 +138,20 @@ pub(crate) fn check_nodes<'tree>(
 
 /// A node as a person might type it.
 fn example(rule: &NodeRule) -> String {
+    let known = match rule.name {
+        "amp" => "amp 1",
+        "run" => "run \"first\"",
+        "data" => "data \"digits\" { … }",
+        "batch" => "batch 64",
+        "model" => "model \"mlp\" classes=10",
+        "optimizer" => "optimizer \"adamw\" lr=1e-3",
+        "train" => "train epochs=10",
+        "body" => "body { … }",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
     let mut text = rule.name.to_owned();
     for argument in rule.arguments.iter().filter(|argument| argument.presence == Presence::Required) {
         text.push_str(match (argument.kind, argument.one_of.first()) {
@@ -174,6 +188,10 @@ pub(crate) fn unknown_node<'a>(
 /// The property that was meant by the only unknown one: the only one that is required and missing, unless another is nearer.
 fn meant<'rule>(unknown: &[&Property], node: &Node, rule: &'rule NodeRule) -> Option<&'rule Rule> {
     let [unknown] = unknown else { return None };
+    // What is a node of the block is meant as that.
+    if rule.children.iter().any(|child| child.name == unknown.name.text) {
+        return None;
+    }
     let absent =
         |expected: &&Rule| expected.presence == Presence::Required && node.property(&expected.name).is_none();
     let mut absent = rule.properties.iter().filter(absent);
@@ -236,15 +254,36 @@ fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str,
         _ => format!("{count} arguments"),
     };
     let names: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
+    let elsewhere = !contains(node.span, argument.span);
+    let items = node.arguments.iter().filter(|other| other.span == argument.span).count();
+    // The items of a list have one place, that of the list.
+    let spread = elsewhere && items > 1;
     let diagnostic = Diagnostic::error(
         codes::EXTRA_ARGUMENT,
-        format!("`{path}` takes {expected} and has {}", node.arguments.len()),
-    )
-    .at(argument.span, "one too many");
-    sink.push(diagnostic.help(match names.as_slice() {
-        [] => "delete it".to_owned(),
-        _ => format!("settings are written `name=value`; known are {}", list(&names)),
-    }));
+        match spread {
+            true => format!("`{path}` takes {expected}, and is given a list of {items} items"),
+            false => format!("`{path}` takes {expected} and has {}", node.arguments.len()),
+        },
+    );
+    // The line that is wrong is that of the expression; the value was written for other lines too.
+    let diagnostic = match (elsewhere, spread) {
+        (false, _) => diagnostic.at(argument.span, "one too many"),
+        (true, true) => diagnostic.at(node.span, "given here").at(argument.span, "the list"),
+        (true, false) => {
+            diagnostic.at(node.span, "one too many here").at(argument.span, "its value is from here")
+        }
+    };
+    sink.push(
+        diagnostic.help(match names.as_slice() {
+            _ if spread && count == 1 => {
+                "take one item, such as `(expr)\"list[0]\"`, or how many there are: `(expr)\"length(list)\"`"
+                    .to_owned()
+            }
+            _ if elsewhere => "delete the expression from this line".to_owned(),
+            [] => "delete it".to_owned(),
+            _ => format!("settings are written `name=value`; known are {}", list(&names)),
+        }),
+    );
 }
 
 fn missing(rule: &Rule, node: &Node, path: &str, argument: bool, fields: &mut Fields<'_>, sink: &mut Sink) {
@@ -331,13 +370,35 @@ pub(crate) fn check_value(
         None => return true,
         Some(fault) => fault,
     };
-    let mut diagnostic = Diagnostic::error(fault.code, fault.message).at(argument.span, fault.label);
+    let lent = !contains(node.span, argument.span);
+    let is_number = matches!(argument.value, Value::Number(_));
+    let mut diagnostic = Diagnostic::error(fault.code, fault.message);
+    // A value of another type is right where it was written for its parameter, and wrong where it is used.
+    diagnostic = match fault.code {
+        codes::WRONG_TYPE if lent && rule.span.is_none() => {
+            let wanted = format!("{} is expected here", rule.kind.describe());
+            diagnostic.at(node.span, wanted).at(argument.span, fault.label)
+        }
+        _ => diagnostic.at(argument.span, fault.label),
+    };
     if let Some(span) = rule.span {
         diagnostic = diagnostic.at(span, fault.declared);
-    } else if !contains(node.span, argument.span) {
+    } else if lent && fault.code != codes::WRONG_TYPE {
         diagnostic = diagnostic.at(node.span, "used here");
     }
-    if let Some(help) = fault.help {
+    // Only an expression makes a number of what stands in quotes.
+    let computed = is_number && argument.content.is_some();
+    let help = match rule.kind {
+        Kind::Text if is_number && (lent || computed) && rule.one_of.is_empty() => Some(
+            "make a text of the number on this line: `(text)\"part-{name}\"`, its name in the braces"
+                .to_owned(),
+        ),
+        Kind::Integer if computed && fault.code == codes::NOT_WHOLE => {
+            Some("round in the expression: `floor(…)` or `ceil(…)` around it".to_owned())
+        }
+        _ => fault.help,
+    };
+    if let Some(help) = help {
         diagnostic = diagnostic.help(help);
     }
     sink.push(diagnostic);
@@ -529,13 +590,17 @@ fn choice_fault(rule: &Rule, text: &str, path: &str, written: &dyn Fn(&str) -> S
     })
 }
 
-/// What formats are called here that have other names elsewhere.
+/// What formats and types are called here that have other names elsewhere.
 fn other_name(text: &str) -> Option<&'static str> {
     match text.trim_start_matches("torch.") {
         "float32" | "fp32" | "float" => Some("f32"),
         "float16" | "fp16" | "half" => Some("f16"),
         "bfloat16" => Some("bf16"),
         "tensorfloat32" | "tensor-float-32" | "tensorfloat-32" => Some("tf32"),
+        "int" | "uint" | "i64" | "usize" => Some("integer"),
+        "f64" | "real" | "double" => Some("number"),
+        "bool" | "boolean" => Some("flag"),
+        "string" | "str" => Some("text"),
         _ => None,
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn check(plan: &mut Plan, checked: &[Fields<'_>], sink: &mut Sink) {
             diagnostic.at(span, "this amp trains with one shard").help("write `shards=1`, or delete it"),
         );
     }
-    scaling(plan, &place, sink);
+    scaling(plan, &place, node_of(checked, "precision"), sink);
 }
 
 fn accumulate(
@@ -60,16 +60,31 @@ fn accumulate(
     ));
 }
 
-fn scaling(plan: &Plan, place: &dyn Fn(&str, &str) -> Option<Span>, sink: &mut Sink) {
-    let half = plan.precision.low == Format::F16
-        || plan.precision.rules.iter().any(|rule| rule.format == Format::F16);
+/// The first rule of the manifest that asks for f16.
+fn f16_rule(precision: Option<&Fields<'_>>) -> Option<Span> {
+    let mut rules = precision?.children.iter();
+    rules.find(|rule| rule.text("dtype") == "f16").and_then(|rule| rule.span("dtype"))
+}
+
+fn scaling(
+    plan: &Plan,
+    place: &dyn Fn(&str, &str) -> Option<Span>,
+    precision: Option<&Fields<'_>>,
+    sink: &mut Sink,
+) {
+    let policy = plan.precision.low == Format::F16;
+    let half = policy || plan.precision.rules.iter().any(|rule| rule.format == Format::F16);
     match (&plan.scaler, half) {
         (Scaler::None, true) => {
             let diagnostic =
                 Diagnostic::warning(codes::NO_SCALER, "f16 without loss scaling loses small gradients");
-            let span = place("precision", "module").into_iter();
+            let rule = f16_rule(precision).filter(|_| !policy);
+            let span = rule.or(place("precision", "module")).into_iter();
             let diagnostic = span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "runs ops in f16"));
-            sink.push(diagnostic.help("add `scaler \"dynamic\"`, or take `precision \"amp-bf16\"`"));
+            sink.push(diagnostic.help(match rule {
+                Some(_) => "add `scaler \"dynamic\"`, or write `dtype=\"bf16\"` in this rule",
+                None => "add `scaler \"dynamic\"`, or take `precision \"amp-bf16\"`",
+            }));
         }
         (Scaler::Static { .. } | Scaler::Dynamic { .. }, false) => {
             let diagnostic =

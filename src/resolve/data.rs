@@ -26,6 +26,8 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
     };
     let tokens = match &format {
         Format::Synthetic(_) => None,
+        // What belongs to a format that nothing tells cannot be told either.
+        _ if !is_told => None,
         format => tokens::tokens(fields, name_of(format), sink),
     };
     let vocabulary = match (&format, tokens.as_ref().map(|tokens| tokens.vocabulary)) {
@@ -35,7 +37,7 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
         _ => None,
     };
     let stream = matches!(format, Format::Text | Format::Tokens { .. });
-    let has_tokens = tokens.is_some() || vocabulary.is_some();
+    let has_tokens = tokens.is_some() || vocabulary.is_some() || !is_told;
     let labels = tokens::label_rule(fields, stream, has_tokens, vocabulary, sink);
     if is_told && !matches!(format, Format::Synthetic(_)) {
         one_or_two_files(fields, &sources, name_of(&format), &labels, sink);
@@ -168,6 +170,9 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<For
     };
     let node = fields.child("format");
     let told = crate::data::look::format_of(features);
+    // A word that is no format says that what the name tells is not meant.
+    let written = node.and_then(|node| node.node).is_some_and(|node| !node.arguments.is_empty());
+    let told = told.filter(|_| !written);
     let Some(name) = node.and_then(|node| node.optional_text("format")).or(told) else {
         // Without a readable path or name there was a report already.
         if node.is_none() && !features.as_str().is_empty() {
@@ -333,11 +338,16 @@ pub(super) fn sizes_of(node: &Fields<'_>, path: &str, sink: &mut Sink) -> Vec<us
         .collect();
     if node.node.is_some_and(|node| node.arguments.is_empty()) {
         let diagnostic = Diagnostic::error(codes::MISSING, format!("`{path}` has no sizes"));
-        sink.push(
-            diagnostic
-                .at(place(node), "sizes are expected")
-                .help("write channels, height and width, such as `shape 1 8 8`"),
-        );
+        sink.push(diagnostic.at(place(node), "sizes are expected").help(
+            match node.node.map(|node| node.name.text.as_str()) {
+                Some("labels") => {
+                    "write the sizes behind its kind, such as `labels \"targets\" 10`".to_owned()
+                }
+                name => {
+                    format!("write channels, height and width, such as `{} 1 8 8`", name.unwrap_or("shape"))
+                }
+            },
+        ));
     }
     if sizes.len() > 7
         || sizes.iter().try_fold(1_usize, |all, size| all.checked_mul(*size)).is_none_or(|all| all > 1 << 31)

@@ -95,15 +95,21 @@ pub(super) fn declaration(
             Diagnostic::error(codes::MODULE_SHAPE, format!("`{name}` declares {} modules", modules.len()));
         let span = modules.get(1).map_or(start, |node| node.span);
         let diagnostic = diagnostic.at(span, "exactly one is expected in a file");
-        sink.push(diagnostic.help("write `module \"name\" kind=\"model\" doc=\"…\" { body { … } }`"));
+        sink.push(match modules.first() {
+            Some(first) => diagnostic
+                .at(first.span, "the first one")
+                .help("keep one of them here, and move the others into files of their own"),
+            None => diagnostic.help("write `module \"name\" kind=\"model\" doc=\"…\" { body { … } }`"),
+        });
         return None;
     };
     let children = node.children.take().unwrap_or_default();
     let fields = check(node, &module_rule(), "module", sink);
     let kind = ModuleKind::ALL.into_iter().find(|kind| kind.word() == fields.text("kind"));
     let doc = fields.text("doc").to_owned();
+    check_doc(&fields, sink);
     let mut parameters: Vec<Rule> = Vec::new();
-    let mut body = None;
+    let mut body: Option<(Span, Vec<Node>)> = None;
     for child in children {
         match child.name.text.as_str() {
             "parameter" => parameters.extend(parameter(&child, &parameters, sink)),
@@ -114,11 +120,17 @@ pub(super) fn declaration(
                     "module.body",
                     sink,
                 );
-                body = Some(child.children.unwrap_or_default());
+                body = Some((child.span, child.children.unwrap_or_default()));
             }
             "body" => {
                 let diagnostic = Diagnostic::error(codes::DUPLICATE_NODE, "`module.body` is given twice");
-                sink.push(diagnostic.at(child.span, "given again").help("keep one of them"));
+                let diagnostic = diagnostic.at(child.span, "given again");
+                let first = body.iter().map(|(first, _)| *first);
+                sink.push(
+                    first
+                        .fold(diagnostic, |diagnostic, first| diagnostic.at(first, "first given here"))
+                        .help("keep one of them"),
+                );
             }
             _ => unknown_node(&child, ["parameter", "body"].into_iter(), Some("module"), sink),
         }
@@ -131,7 +143,7 @@ pub(super) fn declaration(
         return None;
     }
     let span = fields.span("name").unwrap_or(node.span);
-    Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?, span, folder })
+    Some(Module { name: name.to_owned(), kind: kind?, doc, parameters, body: body?.1, span, folder })
 }
 
 /// The declared type, as far as it can be told; what is wrong with it is said by the check that follows.
@@ -160,7 +172,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
     let fields = check(node, &parameter_rule(kind), "module.parameter", sink);
     let name = fields.text("name").to_owned();
     let name_span = fields.span("name").unwrap_or(node.span);
-    if !name.is_empty() {
+    if fields.get("name").is_some() {
         check_parameter_name(&name, name_span, sink);
     }
     if let Some(first) = known.iter().find(|rule| rule.name == name.as_str()) {
@@ -179,10 +191,12 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(name_span, "not allowed here");
         sink.push(diagnostic.help("call the list or the shape by another name: it is given as a node"));
     }
+    check_doc(&fields, sink);
     let mut rule = Rule {
         name: Name::Owned(name),
         kind,
         presence: Presence::Required,
+        default_span: node.property("default").map(|default| default.value.span),
         range: Default::default(),
         length: Default::default(),
         one_of: Vec::new(),
@@ -209,6 +223,7 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         sink.push(diagnostic.at(node.span, format!("nothing is {}", rule.range)));
     }
     if let Some(list) = fields.child("one-of") {
+        check_choices(list, sink);
         rule.one_of = list
             .rest
             .iter()
@@ -219,7 +234,9 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
             })
             .collect();
     }
-    if let Some(list) = fields.child("default").and_then(|list| list.node) {
+    // Items of another type were reported already.
+    let whole = |list: &&Fields<'_>| list.node.is_some_and(|node| node.arguments.len() == list.rest.len());
+    if let Some(list) = fields.child("default").filter(whole).and_then(|list| list.node) {
         let value = check_list(&rule, list, "module.parameter.default", sink);
         rule.presence = Presence::Default(value);
     }
@@ -230,6 +247,33 @@ fn parameter(node: &Node, known: &[Rule], sink: &mut Sink) -> Option<Rule> {
         }
     }
     (sink.diagnostics.len() == before).then_some(rule)
+}
+
+/// Reports an empty sentence: it is what `amp doc` and the help of faults show.
+fn check_doc(fields: &Fields<'_>, sink: &mut Sink) {
+    if let (Some(doc), Some(span)) = (fields.optional_text("doc"), fields.span("doc"))
+        && doc.trim().is_empty()
+    {
+        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "`doc` says nothing").at(span, "empty");
+        sink.push(diagnostic.help("write one sentence; faults and editors show it"));
+    }
+}
+
+/// Reports a choice of nothing, and a value that may be chosen twice.
+fn check_choices(list: &Fields<'_>, sink: &mut Sink) {
+    let Some(node) = list.node else { return };
+    if node.arguments.is_empty() {
+        let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "`one-of` has no values");
+        let diagnostic = diagnostic.at(node.span, "values are expected behind it");
+        sink.push(diagnostic.help("write the values that the parameter may have, or delete `one-of`"));
+    }
+    for (index, again) in list.rest.iter().enumerate() {
+        if let Some(first) = list.rest[..index].iter().find(|first| first.value == again.value) {
+            let diagnostic = Diagnostic::error(codes::MODULE_SHAPE, "`one-of` has a value twice");
+            let diagnostic = diagnostic.at(again.span, "given again").at(first.span, "first given here");
+            sink.push(diagnostic.help("keep one of them"));
+        }
+    }
 }
 
 /// Sets one end of a range, when it is given. A shape's own ends may be narrowed.
@@ -256,10 +300,12 @@ fn check_parameter_name(name: &str, span: Span, sink: &mut Sink) {
         } else {
             format!("`{}` cannot be a parameter's name", clip(name))
         };
-        sink.push(
-            Diagnostic::error(codes::BAD_NAME, message)
-                .at(span, "not allowed as a name")
-                .help("begin with a letter, and go on with letters, digits and `-`"),
-        );
+        sink.push(Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed as a name").help(
+            if reserved {
+                "choose a name that is no word of expressions, such as `with-bias` or `count`"
+            } else {
+                "begin with a small letter, and go on with small letters, digits and `-`"
+            },
+        ));
     }
 }

@@ -5,23 +5,25 @@
 //!
 //! Paths are made in `names`.
 
+mod compute;
 mod names;
 mod share;
 mod values;
 
+use self::compute::Computed;
 use self::names::{Names, Place, dotted};
 use self::share::Sharing;
 use self::values::Saved;
 use super::check::{check, clip};
-use super::expression::{self, Outcome, RESERVED, Sort};
+use super::expression::RESERVED;
 use super::fields::{Field, Fields};
 use super::layers;
 use super::module::{Given, Module, Modules, Scope, bind, is_identifier};
 use super::rule::Kind;
-use super::structure::{shallow, structure};
+use super::structure::structure;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
-use crate::syntax::{Argument, Node, Number, Value};
+use crate::syntax::{Node, Number, Value};
 use std::rc::Rc;
 
 /// Most layers and iterations of one model.
@@ -79,6 +81,7 @@ pub(crate) struct Expander<'a, 'world> {
     /// The values saved by each use of a module, innermost last.
     saved: Vec<Saved>,
     sharing: Sharing,
+    computed: Computed,
 }
 
 /// A node of a body after its own values were computed, and the node as written, which has the children.
@@ -98,6 +101,7 @@ impl<'a, 'world> Expander<'a, 'world> {
             stack: Vec::new(),
             saved: Vec::new(),
             sharing: Sharing::default(),
+            computed: Computed::default(),
         }
     }
 
@@ -110,6 +114,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         self.saved.push(saved);
         let blocks = self.chain(&module.body, &frame, "");
         self.settle_sharing();
+        self.name_givers();
         self.saved.pop();
         self.stack.pop();
         blocks
@@ -153,7 +158,11 @@ impl<'a, 'world> Expander<'a, 'world> {
                 codes::EXPANSION,
                 format!("the model comes to more than {MAX_ITEMS} layers and iterations"),
             );
-            self.sink.push(diagnostic.at(span, "one too many").help("lower the counts of `repeat`"));
+            self.sink.push(
+                diagnostic
+                    .at(span, "one too many")
+                    .help("lower the counts of `repeat`: each turn counts, and each layer in it"),
+            );
         }
         self.items <= MAX_ITEMS
     }
@@ -231,6 +240,7 @@ impl<'a, 'world> Expander<'a, 'world> {
             }
             "repeat" => self.repeat(item, frame, &path, blocks),
             "residual" => {
+                self.needs_block(item.written);
                 check(&item.node, &structure("residual"), "residual", self.sink);
                 let inner = if given {
                     self.chain(item.written.nodes(), frame, &path)
@@ -279,7 +289,19 @@ impl<'a, 'world> Expander<'a, 'world> {
         }
     }
 
+    /// Reports a node that only means something with a block, and has none; an empty block is one.
+    fn needs_block(&mut self, written: &Node) {
+        if written.children.is_some() {
+            return;
+        }
+        let name = &written.name.text;
+        let diagnostic = Diagnostic::error(codes::MISSING_NODE, format!("`{name}` has no block"));
+        let diagnostic = diagnostic.at(written.span, "a block is expected behind it");
+        self.sink.push(diagnostic.help("write what belongs to it between `{` and `}`"));
+    }
+
     fn repeat(&mut self, item: &Item<'_>, frame: &Frame, path: &str, blocks: &mut Vec<Block>) {
+        self.needs_block(item.written);
         let fields = check(&item.node, &structure("repeat"), "repeat", self.sink);
         let count: usize = fields.whole("count");
         let index = fields.text("index").to_owned();
@@ -295,7 +317,9 @@ impl<'a, 'world> Expander<'a, 'world> {
             let message = format!("the index `{}` {message}", clip(&index));
             let span = fields.span("index").unwrap_or(item.written.span);
             let diagnostic = Diagnostic::error(codes::BAD_NAME, message).at(span, "not allowed here");
-            self.sink.push(diagnostic.help("choose another name, such as `index=\"i\"`"));
+            let free = ["i", "j", "k", "turn"].into_iter().find(|name| frame.lookup(name).is_none());
+            let free = free.unwrap_or("inner-turn");
+            self.sink.push(diagnostic.help(format!("choose another name, such as `index=\"{free}\"`")));
             return;
         }
         let mut inner = frame.clone();
@@ -432,6 +456,14 @@ impl<'a, 'world> Expander<'a, 'world> {
                     for fault in self.sink.diagnostics[before..].iter_mut().filter(|_| number) {
                         fault.help = Some("compare it with a number: `(expr)\"n > 0\"`".to_owned());
                     }
+                    if let Some(Value::Text(name)) = written.arguments.first().map(|first| &first.value)
+                        && written.arguments.iter().all(|argument| argument.annotation.is_none())
+                    {
+                        for fault in &mut self.sink.diagnostics[before..] {
+                            fault.help = Some(format!("compute it: `(expr)\"{}\"`", clip(name)));
+                        }
+                    }
+                    self.needs_block(written);
                     let holds = fields.get("condition").map(|_| fields.flag("condition"));
                     if holds == Some(true) && self.descend(written.span) {
                         self.flatten(written.nodes(), frame, items);
@@ -441,7 +473,16 @@ impl<'a, 'world> Expander<'a, 'world> {
                     continue;
                 }
                 "else" => {
+                    let before = self.sink.diagnostics.len();
                     check(&node, &structure("else"), "else", self.sink);
+                    for fault in &mut self.sink.diagnostics[before..] {
+                        if fault.code == codes::EXTRA_ARGUMENT {
+                            let help =
+                                "a condition stands in an `if` of the block: `else { if (expr)\"…\" { … } }`";
+                            fault.help = Some(help.to_owned());
+                        }
+                    }
+                    self.needs_block(written);
                     match condition {
                         None => {
                             let diagnostic = Diagnostic::error(codes::ELSE, "`else` follows no `if`");
@@ -462,102 +503,5 @@ impl<'a, 'world> Expander<'a, 'world> {
             }
             condition = None;
         }
-    }
-
-    /// A node without children, its expressions replaced by their values.
-    fn evaluate(&mut self, written: &Node, frame: &Frame) -> Node {
-        let mut node = shallow(written);
-        for argument in &mut node.arguments {
-            self.compute(argument, frame);
-        }
-        spread(&mut node.arguments);
-        for property in &mut node.properties {
-            self.compute(&mut property.value, frame);
-        }
-        node
-    }
-
-    fn compute(&mut self, argument: &mut Argument, frame: &Frame) {
-        let is_text = match argument.annotation.as_ref().map(|word| word.text.as_str()) {
-            Some("expr") => false,
-            Some("text") => true,
-            _ => return,
-        };
-        argument.annotation = None;
-        let Value::Text(text) = std::mem::replace(&mut argument.value, Value::Faulty) else {
-            let diagnostic = Diagnostic::error(codes::EXPRESSION, "an expression is written as text");
-            self.sink.push(diagnostic.at(argument.span, "not text").help("write `(expr)\"…\"`"));
-            return;
-        };
-        let lookup = |name: &str| frame.lookup(name).map(|(kind, field)| (kind, field.value));
-        let outcome = if is_text {
-            expression::interpolate(&text, &lookup).map(|text| Outcome::Value(Value::Text(text)))
-        } else {
-            expression::evaluate(&text, &lookup)
-        };
-        match outcome {
-            Ok(Outcome::Value(value)) => argument.value = value,
-            Ok(Outcome::Name(name)) => {
-                if let Some((_, field)) = frame.lookup(&name) {
-                    argument.value = field.value;
-                    // The value is as its writer wrote it, so faults of it belong to that place.
-                    argument.span = field.span.unwrap_or(argument.span);
-                }
-            }
-            Err(fault) => self.expression_fault(argument, &text, &fault, frame),
-        }
-    }
-
-    fn expression_fault(
-        &mut self,
-        argument: &Argument,
-        text: &str,
-        fault: &expression::Fault,
-        frame: &Frame,
-    ) {
-        let code = match fault.sort {
-            Sort::Syntax => codes::EXPRESSION,
-            Sort::Name => codes::UNKNOWN_NAME,
-            Sort::Type => codes::EXPRESSION_TYPE,
-            Sort::Arithmetic => codes::ARITHMETIC,
-            Sort::Reported => return,
-        };
-        let span = match argument.content {
-            Some(start) => {
-                Span { start: start + fault.start as u32, end: start + fault.end as u32, ..argument.span }
-            }
-            None => argument.span,
-        };
-        let mut diagnostic = Diagnostic::error(code, fault.message.clone()).at(span, "in this expression");
-        if let Some(site) = frame.site {
-            diagnostic = diagnostic.at(site, "expanded for this line");
-        }
-        if fault.sort == Sort::Name {
-            let name = text.get(fault.start..fault.end).unwrap_or_default();
-            diagnostic = diagnostic.help(expression::name_help(name, &frame.names()));
-        } else if let Some(help) = &fault.help {
-            diagnostic = diagnostic.help(help.clone());
-        }
-        self.sink.push(diagnostic);
-    }
-}
-
-/// Puts the items of a list in the place of the argument that gave it.
-fn spread(arguments: &mut Vec<Argument>) {
-    if !arguments.iter().any(|argument| matches!(argument.value, Value::List(_))) {
-        return;
-    }
-    let given = std::mem::take(arguments);
-    for argument in given {
-        let Value::List(items) = argument.value else {
-            arguments.push(argument);
-            continue;
-        };
-        arguments.extend(items.into_iter().map(|value| Argument {
-            annotation: None,
-            value,
-            span: argument.span,
-            content: None,
-        }));
     }
 }

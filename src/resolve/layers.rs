@@ -231,7 +231,7 @@ pub(crate) fn lower(node: &Node, sink: &mut Sink) -> Option<LayerKind> {
     let fields = check(node, rule, name, sink);
     for fault in &mut sink.diagnostics[before..] {
         match fault.help.take() {
-            Some(help) if fault.code == codes::EXTRA_ARGUMENT => {
+            Some(help) if fault.code == codes::EXTRA_ARGUMENT && help.starts_with("settings") => {
                 fault.help = Some(format!("the name of a layer stands in double quotes; {help}"));
             }
             None if fault.code == codes::WRONG_TYPE => {
@@ -250,7 +250,7 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
             out: fields.whole("out"),
             bias: fields.flag("bias"),
             weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
-            bias_init: begin(fields, ["bias-init", "bias-std", "bias-value"], sink),
+            bias_init: bias(fields, sink),
         },
         "conv2d" => LayerKind::Conv2d {
             out: fields.whole("out"),
@@ -261,7 +261,7 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
             groups: fields.whole("groups"),
             bias: fields.flag("bias"),
             weight_init: begin(fields, ["weight-init", "weight-std", "weight-value"], sink),
-            bias_init: begin(fields, ["bias-init", "bias-std", "bias-value"], sink),
+            bias_init: bias(fields, sink),
         },
         "embedding" => LayerKind::Embedding {
             vocabulary: fields.whole("vocabulary"),
@@ -326,23 +326,50 @@ fn meaning(node: &Node, fields: &Fields<'_>, sink: &mut Sink) -> LayerKind {
     }
 }
 
+/// How the bias begins; what says so of a bias that there is not says nothing.
+fn bias(fields: &Fields<'_>, sink: &mut Sink) -> Initialiser {
+    let names = ["bias-init", "bias-std", "bias-value"];
+    let Some(first) = names.into_iter().find(|name| fields.is_written(name)) else {
+        return Initialiser::FanInUniform;
+    };
+    if fields.is_written("bias") && !fields.flag("bias") {
+        let message = format!("`{first}` says how a bias begins, and `bias=#false` that there is none");
+        let diagnostic = Diagnostic::error(codes::CONFLICT, message);
+        let places = [(first, "says nothing here"), ("bias", "no bias")];
+        let diagnostic = places.into_iter().fold(diagnostic, |diagnostic, (name, label)| {
+            fields.span(name).into_iter().fold(diagnostic, |diagnostic, span| diagnostic.at(span, label))
+        });
+        sink.push(diagnostic.help(format!("delete `{first}`, or `bias=#false`")));
+        return Initialiser::FanInUniform;
+    }
+    begin(fields, names, sink)
+}
+
 /// The initialiser that `[init, std, value]` say.
 fn begin(fields: &Fields<'_>, [init, std, value]: [&str; 3], sink: &mut Sink) -> Initialiser {
     let chosen = fields.text(init);
     for (name, owner) in [(std, "normal"), (value, "constant")] {
         // Both normal forms have a standard deviation.
         if fields.is_written(name) && chosen.trim_start_matches("truncated-") != owner {
-            let diagnostic =
-                Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {init}=\"{owner}\" alone"));
+            // A bias has no truncated form.
+            let owners = match (owner, init) {
+                ("normal", "weight-init") => {
+                    "weight-init=\"normal\" and \"truncated-normal\" alone".to_owned()
+                }
+                _ => format!("{init}=\"{owner}\" alone"),
+            };
+            let diagnostic = Diagnostic::error(codes::CONFLICT, format!("`{name}` belongs to {owners}"));
             let span = fields.span(name).into_iter();
             sink.push(
                 span.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "says nothing here"))
-                    .help("delete it"),
+                    .help(format!("delete it, or write `{init}=\"{owner}\"`")),
             );
         }
     }
     let needed = |name: &str, sink: &mut Sink| {
-        if fields.get(name).is_none() && fields.is_written(init) {
+        // What is written and faulty was reported.
+        let written = fields.node.is_some_and(|node| node.property(name).is_some());
+        if fields.get(name).is_none() && fields.is_written(init) && !written {
             let diagnostic = Diagnostic::error(codes::MISSING, format!("{init}=\"{chosen}\" needs `{name}`"));
             let span = fields.span(init).into_iter();
             let diagnostic =

@@ -136,6 +136,12 @@ impl<'a> Lowering<'a, '_> {
         let default = Fields::default();
         let fields = self.node("run").unwrap_or(&default);
         self.origins_of("run", fields);
+        if let (Some(name), Some(span)) = (fields.optional_text("name"), fields.span("name"))
+            && name.trim().is_empty()
+        {
+            let diagnostic = Diagnostic::error(codes::BAD_NAME, "the run's name is empty").at(span, "empty");
+            self.sink.push(diagnostic.help("write a name; lists of runs and reports show it"));
+        }
         let guarantee =
             if fields.text("guarantee") == "device" { Guarantee::Device } else { Guarantee::Portable };
         Run { name: fields.text("name").to_owned(), seed: fields.whole("seed"), guarantee }
@@ -321,6 +327,11 @@ impl<'a> Lowering<'a, '_> {
         for child in self.node("optimizer").into_iter().flat_map(|fields| fields.children_named("parameters"))
         {
             self.expect_globs(child, "parameters");
+            if child.node.is_some_and(|node| node.properties.is_empty()) {
+                let diagnostic = Diagnostic::error(codes::MISSING, "`parameters` sets nothing");
+                let diagnostic = diagnostic.at(self.place(Some(child)), "a setting is expected");
+                self.sink.push(diagnostic.help("write what is different for them, such as `weight-decay=0`"));
+            }
             let path = format!("optimizer.parameters.{}", groups.len());
             self.origin(path, Some(self.place(Some(child))));
             let globs = texts(child).map(|(glob, _)| glob).collect();
@@ -453,13 +464,21 @@ impl<'a> Lowering<'a, '_> {
                 ),
                 Some(_) => (
                     "mean squared error needs numbers to predict, and the data has classes",
-                    "write `loss \"cross-entropy\"`, or delete `classes`",
+                    match self.node("data").is_some_and(|data| data.child("synthetic").is_some()) {
+                        true => {
+                            "write `loss \"cross-entropy\"`, or `labels \"targets\"` with the sizes of the model's output, \
+                             such as `labels \"targets\" 10`"
+                        }
+                        false => "write `loss \"cross-entropy\"`, or delete `classes`",
+                    },
                 ),
             };
             let diagnostic =
                 Diagnostic::error(codes::LOSS, message).at(self.place(Some(fields)), "does not fit the data");
-            let data = self.node("data").map(|data| self.place(Some(data))).into_iter();
-            let diagnostic = data.fold(diagnostic, |diagnostic, span| diagnostic.at(span, "the data"));
+            let diagnostic = match self.labels_place() {
+                Some((span, label)) => diagnostic.at(span, label),
+                None => diagnostic,
+            };
             self.sink.push(diagnostic.help(help));
         }
         if !entropy {
@@ -467,6 +486,18 @@ impl<'a> Lowering<'a, '_> {
         }
         let ignore_index = fields.optional_whole("ignore-index");
         Loss::CrossEntropy { label_smoothing: fields.f32("label-smoothing"), ignore_index }
+    }
+
+    /// What says in the data what labels are: `classes`, `labels`, or the whole node.
+    fn labels_place(&self) -> Option<(Span, &'static str)> {
+        let data = self.node("data")?;
+        let classes = data.children.iter().filter(|child| child.is_written("classes"));
+        let classes = classes.filter_map(|child| child.span("classes")).next();
+        let labels = || data.child("labels").and_then(|labels| labels.node).map(|node| node.span);
+        match classes.or_else(labels) {
+            Some(span) => Some((span, "says what labels are")),
+            None => Some((self.place(Some(data)), "the data")),
+        }
     }
 
     fn train(&mut self) -> Train {

@@ -98,6 +98,10 @@ pub fn resolve_text(
     if !tree.complete {
         return (None, sink.diagnostics);
     }
+    if let Some(fault) = module_for_manifest(path, &tree.nodes) {
+        sink.push(fault);
+        return (None, sink.diagnostics);
+    }
     let root = path.parent().unwrap_or(Utf8Path::new(""));
     let plan = lower::manifest(&tree, root, world, sources, &mut sink);
     // Warnings last, and of the errors those of the manifest's top first.
@@ -108,6 +112,18 @@ pub fn resolve_text(
     let plan = plan.filter(|_| !sink.has_errors());
     shorten(&mut sink.diagnostics);
     (plan, sink.diagnostics)
+}
+
+/// The one fault of a module that is given where a manifest is expected.
+fn module_for_manifest(path: &Utf8Path, nodes: &[syntax::Node]) -> Option<Diagnostic> {
+    let module = nodes.iter().find(|node| node.name.text == "module")?;
+    if nodes.iter().any(|node| node.name.text != "module") {
+        return None;
+    }
+    let name = path.file_name().unwrap_or_default();
+    let message = format!("`{}` is a module, and a manifest is expected", check::clip(name));
+    let help = "name the manifest that uses it; a module is checked with the values that it is given there";
+    Some(Diagnostic::error(codes::MODULE_SHAPE, message).at(module.name.span, "declares a module").help(help))
 }
 
 /// Most faults that are reported; a manifest with more was not written by a person.

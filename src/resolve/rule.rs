@@ -177,6 +177,8 @@ pub struct Rule {
     pub kind: Kind,
     /// What holds without it.
     pub presence: Presence,
+    /// Where a module writes what holds without it.
+    pub default_span: Option<Span>,
     /// The numbers that it may be; of a list, those that each item may be.
     pub range: Range,
     /// How many items a list may have.
@@ -197,6 +199,7 @@ impl Rule {
             name: Name::Borrowed(name),
             kind,
             presence: Presence::Required,
+            default_span: None,
             range: Range::default(),
             length: Range::default(),
             one_of: Vec::new(),

@@ -154,7 +154,8 @@ pub(super) fn label_rule(
         }
         return LabelRule::Given;
     };
-    let kind = node.text("kind");
+    // A faulty kind was reported, and what belongs to it cannot be told.
+    let Some(kind) = node.optional_text("kind") else { return LabelRule::Given };
     let masked = ["probability", "mask-token", "padding-token"];
     if kind != "masked" {
         refuse(node, &masked, &format!("labels \"{}\"", clip(kind)), sink);
@@ -168,7 +169,10 @@ pub(super) fn label_rule(
     }
     let follows = matches!(kind, "next-token" | "masked");
     if follows && !tokens {
-        let help = "declare tokens: `format … vocabulary=…`, or `format \"text\"`";
+        let help = match fields.child("synthetic") {
+            Some(_) => "compute tokens: `tokens vocabulary=50257 length=128` in `synthetic`",
+            None => "declare tokens: `format … vocabulary=…`, or `format \"text\"`",
+        };
         let message = format!("labels \"{kind}\" follow from tokens, and the features are numbers");
         fault(codes::CONFLICT, message, place(node), "no tokens here", help, sink);
     }

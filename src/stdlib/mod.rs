@@ -62,11 +62,16 @@ pub fn names(folder: &str) -> impl Iterator<Item = &'static str> {
         .filter_map(move |(name, _)| name.strip_prefix("std:")?.strip_prefix(folder)?.strip_prefix('/'))
 }
 
-/// A manifest to begin with: `mlp` or `cnn`, over `data/digits.csv.gz`; `None` for another kind.
+/// A manifest to begin with; `None` for another kind. `mlp`, `cnn`, `vit` and `resnet` are over `data/digits.csv.gz`, `gpt` and
+/// `bert` over tokens that are computed.
 pub fn template(kind: &str) -> Option<&'static str> {
     match kind {
         "mlp" => Some(include_str!("../../stdlib/templates/mlp.kdl")),
         "cnn" => Some(include_str!("../../stdlib/templates/cnn.kdl")),
+        "vit" => Some(include_str!("../../stdlib/templates/vit.kdl")),
+        "resnet" => Some(include_str!("../../stdlib/templates/resnet.kdl")),
+        "gpt" => Some(include_str!("../../stdlib/templates/gpt.kdl")),
+        "bert" => Some(include_str!("../../stdlib/templates/bert.kdl")),
         _ => None,
     }
 }

@@ -209,13 +209,16 @@ fn a_collection_keeps_roots_and_runs() {
     let (kept_key, loose_key) = (Digest::of_bytes(b"kept key"), Digest::of_bytes(b"loose key"));
     store.put_prepared(&kept_key, &[b"1"]).expect("puts");
     store.put_prepared(&loose_key, &[b"2"]).expect("puts");
+    let (kept_note, loose_note) = (Digest::of_bytes(b"kept note"), Digest::of_bytes(b"loose note"));
+    store.put_note(&kept_note, b"of a root").expect("puts");
+    store.put_note(&loose_note, b"of nothing").expect("puts");
     let run = store.new_run(&kept).expect("a run");
     fs::write(run.path.join(RECORD), b"{}\n").expect("an event");
     let folder = store.root().join("blobs/sha256/00");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join(".amp-x1.tmp"), b"half").expect("a leftover");
     fs::write(folder.join("notes.txt"), b"a person's").expect("a foreign file");
-    let roots = BTreeSet::from([kept, kept_key]);
+    let roots = BTreeSet::from([kept, kept_key, kept_note]);
     let before = tree(store.root());
     let planned = store.collect(&roots, true).expect("plans");
     assert_eq!(tree(store.root()), before, "a dry run removes nothing");
@@ -223,9 +226,15 @@ fn a_collection_keeps_roots_and_runs() {
     let removed: Vec<_> = planned.iter().map(|entry| (entry.kind, entry.digest)).collect();
     assert_eq!(
         removed,
-        [(EntryKind::Blob, Some(loose)), (EntryKind::Prepared, Some(loose_key)), (EntryKind::Leftover, None)]
+        [
+            (EntryKind::Blob, Some(loose)),
+            (EntryKind::Prepared, Some(loose_key)),
+            (EntryKind::Note, Some(loose_note)),
+            (EntryKind::Leftover, None)
+        ]
     );
-    assert_eq!(planned.iter().map(|entry| entry.bytes).collect::<Vec<_>>(), [5, 1 + 72, 4]);
+    assert!(store.note(&kept_note).is_some() && store.note(&loose_note).is_none());
+    assert_eq!(planned.iter().map(|entry| entry.bytes).collect::<Vec<_>>(), [5, 1 + 72, 10, 4]);
     assert!(store.holds(&kept) && !store.holds(&loose) && run.path.is_dir());
     assert!(store.prepared(&kept_key).expect("looks").is_some());
     assert!(folder.join("notes.txt").exists(), "what is not amp's stays");

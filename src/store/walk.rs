@@ -21,6 +21,8 @@ pub enum EntryKind {
     Prepared,
     /// The folder of one execution.
     Run,
+    /// What was noted about sources, which spares work as long as it is there.
+    Note,
     /// A file, prepared data without a note, or a folder of a run without an event, that a killed process left behind.
     Leftover,
 }
@@ -54,7 +56,7 @@ pub struct Verification {
 }
 
 impl Store {
-    /// All entries: blobs, prepared data, runs, leftovers, each kind by name.
+    /// All entries: blobs, prepared data, runs, notes, leftovers, each kind by name.
     ///
     /// # Errors
     /// [`StoreError`] naming the path that could not be read.
@@ -99,8 +101,13 @@ impl Store {
                 entries.push(Entry::new(EntryKind::Run, None, folder.path)?);
             }
         }
-        for name in self.names("known")?.into_iter().filter(|name| is_temporary(name)) {
-            leftovers.push(Entry::new(EntryKind::Leftover, None, self.root.join("known").join(name))?);
+        for name in self.names("known")? {
+            let path = self.root.join("known").join(&name);
+            match Digest::parse(&format!("sha256:{name}")) {
+                Some(digest) => entries.push(Entry::new(EntryKind::Note, Some(digest), path)?),
+                None if is_temporary(&name) => leftovers.push(Entry::new(EntryKind::Leftover, None, path)?),
+                None => {}
+            }
         }
         entries.append(&mut leftovers);
         Ok(entries)
@@ -126,7 +133,7 @@ impl Store {
         Ok(verification)
     }
 
-    /// Removes blobs and prepared data whose digests are not among `roots`, and leftovers of killed processes; with
+    /// Removes blobs, prepared data and notes whose digests are not among `roots`, and leftovers of killed processes; with
     /// `dry_run` it removes nothing and answers the same. Prepared data that another process is making stays.
     ///
     /// # Errors

@@ -191,8 +191,15 @@ impl Lexer<'_> {
     fn continuation(&mut self) -> Kind {
         let start = self.position;
         self.position += 1;
-        let rest = self.rest();
-        self.position += rest.find(|character| !is_space(character)).unwrap_or(rest.len());
+        // KDL 2: `escline := '\\' ws* (single-line-comment | newline | eof)`, where `ws` may be a block comment.
+        loop {
+            let rest = self.rest();
+            self.position += rest.find(|character| !is_space(character)).unwrap_or(rest.len());
+            if !self.rest().starts_with("/*") {
+                break;
+            }
+            self.block_comment();
+        }
         if self.rest().starts_with("//") {
             self.position += self.rest().find(is_newline).unwrap_or(self.rest().len());
         }

@@ -31,10 +31,11 @@ fn no_manifest_says_what_to_do() {
 
 #[test]
 fn init_writes_a_manifest_that_checks_and_formats() {
-    for kind in ["mlp", "cnn"] {
+    for kind in ["mlp", "cnn", "resnet", "vit", "gpt", "bert"] {
         let place = Place::empty();
         let _ = place.amp(&["init", "--kind", kind]).ends(0);
-        let _ = place.amp(&["check"]).ends(0);
+        let checked = place.amp(&["check", "--json"]).ends(0).json();
+        assert_eq!(checked["diagnostics"], serde_json::json!([]), "{kind}");
         let _ = place.amp(&["fmt", "--check"]).ends(0);
         let again = place.amp(&["init", "--kind", kind]).ends(2);
         assert!(again.stderr.contains("is there already"), "{}", again.stderr);

@@ -61,6 +61,8 @@ const NOT_RAISED: &[(u16, &str)] = &[
     (602, "takes a library that changes the processor's rounding"),
     (704, "a manifest without the part meets AMP0204; for prepared data that was made otherwise"),
     (707, "takes a disk that refuses in the middle of a run"),
+    (709, "takes an op without a kernel on the device, and every op has one"),
+    (710, "takes a build with CUDA, and a device that fails or is missing; the driver's own tests do it"),
     (731, "takes data that changes during the run; tests/suite/damage.rs does it"),
     (737, "takes a program that changes the store during the run"),
     (762, "takes a file system that is read-only"),

@@ -272,10 +272,65 @@ fn init_finds_the_labels_beside_pictures_in_another_folder() {
 }
 
 #[test]
+fn init_writes_pictures_for_every_kind_that_takes_them() {
+    for (kind, model) in [("vit", "image=4 patch=2"), ("resnet", "depth=18")] {
+        let place = Place::empty();
+        place.write("rows.csv", table(60, 16, ",", None));
+        let answer = place.amp(&["init", "--kind", kind, "--data", "rows.csv", "--json"]).ends(0).json();
+        assert_eq!(answer["shape"], serde_json::json!([1, 4, 4]));
+        assert!(place.read("manifest.kdl").contains(model), "{}", place.read("manifest.kdl"));
+        runs(&place);
+    }
+    let place = Place::empty();
+    place.write("rows.csv", table(60, 12, ",", None));
+    let answer = place.amp(&["init", "--kind", "vit", "--data", "rows.csv", "--shape", "1,3,4"]).ends(2);
+    assert!(answer.stderr.contains("is no picture that `vit` can take"), "{}", answer.stderr);
+}
+
+#[test]
+fn init_writes_what_learns_a_text() {
+    let line = "the quick brown fox jumps over the lazy dog, and the dog sleeps on\n";
+    for (kind, vocabulary, task) in [("gpt", 29, "next-token"), ("bert", 256, "masked-tokens")] {
+        let place = Place::empty();
+        place.write("text.txt", line.repeat(20));
+        let answer = place.amp(&["init", "--kind", kind, "--data", "text.txt", "--json"]).ends(0).json();
+        assert_eq!((&answer["task"], &answer["classes"]), (&task.into(), &vocabulary.into()));
+        assert_eq!(answer["shape"], serde_json::json!([64]));
+        let text = place.read("manifest.kdl");
+        assert!(text.contains(&format!("vocabulary={vocabulary} context=64")), "{text}");
+        place.write("manifest.kdl", text.replace("steps=300", "steps=3").replace(" warmup=20", ""));
+        let checked = place.amp(&["check", "--json"]).ends(0).json();
+        assert_eq!(checked["diagnostics"], serde_json::json!([]), "{text}");
+        let _ = place.amp(&["run"]).ends(0);
+    }
+    let place = Place::empty();
+    place.write("short.txt", "short");
+    assert!(
+        place.amp(&["init", "--kind", "gpt", "--data", "short.txt"]).ends(2).stderr.contains("200 or more")
+    );
+    place.write("rows.csv", table(60, 16, ",", None));
+    assert!(place.amp(&["init", "--kind", "gpt", "--data", "rows.csv"]).ends(2).stderr.contains("AMP0734"));
+    assert!(!place.path("manifest.kdl").exists());
+}
+
+#[test]
 fn init_says_what_is_wrong_with_a_file() {
     let place = Place::empty();
     place.write("flowers.csv", "width,species\n1.5,setosa\n2.5,virginica\n");
     assert!(place.amp(&["init", "--data", "flowers.csv"]).ends(2).stderr.contains("AMP0724"));
+    let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    place.write("wide.csv", wide("1,0\n2,1\n"));
+    let answer = place.amp(&["init", "--data", "wide.csv"]).ends(2);
+    assert!(answer.stderr.contains("UTF-16") && answer.stderr.contains("iconv"), "{}", answer.stderr);
+    for (name, found) in [("wide.txt", wide(&"a text ".repeat(99))), ("zero.txt", b"a text \0".repeat(99))] {
+        place.write(name, found);
+        let answer = place.amp(&["init", "--kind", "bert", "--data", name]).ends(2);
+        assert!(
+            answer.stderr.contains("AMP0740") && answer.stderr.contains("zero byte"),
+            "{}",
+            answer.stderr
+        );
+    }
     place.write("notes.doc", "text");
     assert!(place.amp(&["init", "--data", "notes.doc"]).ends(2).stderr.contains("AMP0734"));
     assert!(place.amp(&["init", "--data", "absent.csv"]).ends(4).stderr.contains("AMP0720"));

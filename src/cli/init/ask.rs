@@ -1,5 +1,6 @@
 //! The questions of `amp init`, over any two streams, so that a test can answer them.
 
+use super::kinds::{KINDS, Kind, Takes};
 use camino::Utf8PathBuf;
 use std::io::{BufRead, Error, ErrorKind, Write};
 
@@ -12,35 +13,32 @@ pub struct Answers {
     pub data: Option<Utf8PathBuf>,
 }
 
-/// The kinds with what each is for.
-const KINDS: [(&str, &str); 2] = [
-    ("mlp", "a multilayer perceptron, for rows of numbers"),
-    ("cnn", "a convolutional network, for pictures"),
-];
-
 /// Asks for the kind, and for the data when no option said it.
 ///
 /// # Errors
 /// Those of the streams; the end of the input before an answer is one.
 pub fn questions(input: &mut dyn BufRead, output: &mut dyn Write, asks_data: bool) -> Result<Answers, Error> {
     writeln!(output, "What kind of model?")?;
-    for (kind, what) in KINDS {
-        writeln!(output, "  {kind}  {what}")?;
+    for Kind { name, what, .. } in &KINDS {
+        writeln!(output, "  {name:<6}  {what}")?;
     }
     let kind = loop {
         let answer = ask(input, output, "Kind [mlp]: ")?;
-        match KINDS.iter().find(|(kind, _)| *kind == answer || (answer.is_empty() && *kind == "mlp")) {
-            Some((kind, _)) => break (*kind).to_owned(),
+        match Kind::of(if answer.is_empty() { "mlp" } else { &answer }) {
+            Some(kind) => break kind,
             None => writeln!(output, "`{}` is none of them.", answer.escape_debug())?,
         }
     };
     let mut data = None;
     if asks_data {
-        let answer =
-            ask(input, output, "A data file of yours (CSV, IDX, NPY, safetensors) [handwritten digits]: ")?;
+        let question = match kind.takes {
+            Takes::Text => "A text of yours (a .txt file) [computed tokens]: ",
+            _ => "A data file of yours (CSV, IDX, NPY, safetensors) [handwritten digits]: ",
+        };
+        let answer = ask(input, output, question)?;
         data = (!answer.is_empty()).then(|| answer.into());
     }
-    Ok(Answers { kind, data })
+    Ok(Answers { kind: kind.name.to_owned(), data })
 }
 
 fn ask(input: &mut dyn BufRead, output: &mut dyn Write, question: &str) -> Result<String, Error> {
@@ -72,9 +70,9 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_is_asked_for_again() {
-        let (answers, shown) = answered("resnet\ncnn\n a.csv \n", true);
+        let (answers, shown) = answered("transformer\ncnn\n a.csv \n", true);
         assert_eq!(answers, Ok(Answers { kind: "cnn".to_owned(), data: Some("a.csv".into()) }));
-        assert!(shown.contains("`resnet` is none of them."), "{shown}");
+        assert!(shown.contains("`transformer` is none of them."), "{shown}");
         assert_eq!(shown.matches("Kind [mlp]: ").count(), 2);
     }
 

@@ -176,3 +176,27 @@ fn damaged_notes_and_damaged_data_are_no_hindrance() {
     .expect("the store can be written");
     assert_eq!(place.check(&world, Header::No).0, TEXT.len());
 }
+
+#[test]
+fn a_file_that_was_right_is_known_while_its_stamp_is_the_same() {
+    let (place, world) = (Place::new(), Counting::new(TEXT, Some(STAMP)));
+    let (question, other) = (Digest::of_bytes(b"fits"), Digest::of_bytes(b"another model"));
+    let (path, folder) = (Utf8Path::new("d.csv"), Utf8Path::new("."));
+    let knows = |question: &Digest, world: &Counting| {
+        let store = Store::open_read_only(&place.root()).expect("a store");
+        knows_file(question, path, folder, world, &store)
+    };
+    let store = place.writable();
+    assert!(!knows(&question, &world));
+    remember_file(&question, path, folder, Some(STAMP), &world, &store);
+    assert!(knows(&question, &world) && !knows(&other, &world));
+    assert_eq!(world.taken(), 0);
+    let changed = Counting::new(TEXT, Some(Stamp { changed: 2_001, ..STAMP }));
+    assert!(!knows(&question, &changed) && !knows(&question, &Counting::new(TEXT, None)));
+    // A file that changed while it was read is not remembered, nor one that changed in the tick of the note.
+    remember_file(&other, path, folder, Some(STAMP), &changed, &store);
+    assert!(!knows(&other, &changed));
+    let late = Stamp { changed: i128::MAX, ..STAMP };
+    remember_file(&other, path, folder, Some(late), &Counting::new(TEXT, Some(late)), &store);
+    assert!(!knows(&other, &Counting::new(TEXT, Some(late))));
+}

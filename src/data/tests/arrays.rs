@@ -81,10 +81,14 @@ fn idx_refuses_what_does_not_add_up() {
         message(idx::read(&whole[..9])).1,
         "found 5 bytes after the first four, expected 8 for 2 axes"
     );
-    assert_eq!(message(idx::read(&[])).0, 726);
-    assert_eq!(message(idx::read(b"1,2,3")).0, 726);
+    let magic = "expected 00 00, a kind of number, a count of axes";
+    assert_eq!(message(idx::read(&[])), (726, format!("found an empty file, {magic}")));
+    assert_eq!(message(idx::read(b"1,2,3")), (726, format!("found the first bytes 31 2c 32 2c, {magic}")));
     assert_eq!(message(idx::read(&idx_file(0x0a, &[1], &[1]))).0, 726);
     assert_eq!(message(idx::read(&idx_file(0x08, &[], &[1]))).0, 726);
+    for damaged in [&[][..], b"1,2,3", &idx_file(0x0a, &[1], &[1]), &idx_file(0x08, &[], &[1]), &whole[..9]] {
+        assert!(idx::read(damaged).expect_err("a fault").help.is_some(), "{damaged:?}: what to do?");
+    }
     let huge = idx_file(0x0e, &[u32::MAX; 3], &[]);
     assert_eq!(
         message(idx::read(&huge)).1,
@@ -173,7 +177,7 @@ fn npy_refuses_what_it_cannot_mean() {
         ),
         (
             npy_file(&header.replace("'shape': (2,), ", ""), &[0; 8]),
-            "found a header without all of descr, fortran_order and shape",
+            "found a header without all of descr, fortran_order and shape, expected each once",
         ),
         (
             npy_file(&header.replace("False", "0"), &[0; 8]),
@@ -183,16 +187,31 @@ fn npy_refuses_what_it_cannot_mean() {
             npy_file(&header.replace("(2,)", "(-2,)"), &[0; 8]),
             "found `-2,), }` in the header, expected the size of an axis",
         ),
-        (npy_file(&format!("{header}x"), &[0; 8]), "found `x` after the header's dictionary"),
+        (
+            npy_file(&format!("{header}x"), &[0; 8]),
+            "found `x` after the header's dictionary, expected blanks alone",
+        ),
         (
             npy_file(&header.replace("(2,)", "(9999999999, 9999999999, 9999999999)"), &[]),
             "found the shape [9999999999, 9999999999, 9999999999], expected one that memory can hold",
         ),
         (b"\x93NUMPY\x09\x00\x00\x00".to_vec(), "found version 9 of the format, expected 1, 2 or 3"),
-        (b"\x93NUMPY\x01\x00\xff\xff{".to_vec(), "found the end of the file inside the header"),
+        (
+            b"\x93NUMPY\x01\x00\xff\xff{".to_vec(),
+            "found the end of the file inside the header, expected the 65535 bytes that it declares, 1 are there",
+        ),
+        (
+            b"\x93NUMPY\x02\x00\x10".to_vec(),
+            "found the end of the file inside the header, expected its length of 2 or 4 bytes",
+        ),
+        (
+            b"\x93NUMPY\x01\x00\x03\x00{\xff}".to_vec(),
+            "found the header `{\u{fffd}}`, expected UTF-8 text of a Python dictionary",
+        ),
     ];
     for (file, expected) in cases {
         assert_eq!(message(npy::read(&file)), (727, expected.to_owned()));
+        assert!(npy::read(&file).expect_err("a fault").help.is_some(), "{expected}: what to do?");
     }
 }
 

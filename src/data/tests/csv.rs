@@ -141,6 +141,34 @@ fn quotes_in_the_wrong_place_are_refused() {
 }
 
 #[test]
+fn texts_of_other_encodings_and_line_ends_are_refused_with_what_mends_them() {
+    let wide =
+        |order: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> { text.encode_utf16().flat_map(order).collect() };
+    let (little, big) = (u16::to_le_bytes, u16::to_be_bytes);
+    let utf8 = "expected UTF-8 text";
+    let cases = [
+        (
+            wide(little, "\u{feff}1,0\n"),
+            format!("found the byte order mark ff fe of UTF-16, {utf8}"),
+            "iconv",
+        ),
+        (wide(big, "\u{feff}1,0\n"), format!("found the byte order mark fe ff of UTF-16, {utf8}"), "iconv"),
+        (
+            wide(little, "1,0\n"),
+            format!("found a zero byte at offset 1, as UTF-16 has them, {utf8}"),
+            "iconv",
+        ),
+        (wide(big, "1,0\n"), format!("found a zero byte at offset 0, as UTF-16 has them, {utf8}"), "iconv"),
+        (b"1,0\r2,1\r".to_vec(), "found 2 line ends of CR alone, expected LF or CR LF".to_owned(), "tr "),
+    ];
+    for (bytes, expected, help) in cases {
+        let faults = read(&bytes, "d.csv", rules(Header::Auto, &LAST)).expect_err("a wrong file");
+        assert_eq!(faults.iter().map(told).collect::<Vec<_>>(), [(723, format!("d.csv:1: {expected}"))]);
+        assert!(faults[0].help.as_ref().is_some_and(|text| text.contains(help)), "{:?}", faults[0].help);
+    }
+}
+
+#[test]
 fn files_without_data_are_refused() {
     assert_eq!(only_fault("", rules(Header::No, &LAST)).0, 733);
     assert_eq!(only_fault("\n\r\n\n", rules(Header::No, &LAST)).0, 733);

@@ -205,6 +205,12 @@ fn damaged_files_say_what_is_wrong_and_where() {
     let text_spec = spec("t", Format::Text, Vocabulary::Characters, windows(2, 2));
     let (code, text) = refused(&text_spec, &of(b"ab\xe9cd"));
     assert_eq!((code, text.as_str()), (740, "t: found bytes that are not UTF-8 at offset 2, expected text"));
+    let wide: Vec<u8> = "\u{feff}ab".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let found = ["the byte order mark ff fe of UTF-16", "a zero byte at offset 1, as UTF-16 has them"];
+    for (bytes, found) in [&wide, &wide[2..]].into_iter().zip(found) {
+        let expected = format!("t: found {found}, expected UTF-8 text");
+        assert_eq!(refused(&text_spec, &of(bytes)), (740, expected));
+    }
     assert_eq!(refused(&text_spec, &of(b"")).0, 733);
     let mut masked = text_spec;
     masked.labels = LabelRule::Masked(Masking { probability: 0.5, mask_token: 3, kept: Vec::new() });

@@ -3,7 +3,7 @@
 use super::super::infer::{self, Fault, Shape};
 use super::super::{DType, Op, ValueId, codes};
 use super::{Builder, LabelKind, Place};
-use crate::diag::{FileId, Span};
+use crate::diag::{FileId, Label, Span};
 use crate::graph::places::place;
 use crate::plan::{Block, Loss, Plan};
 
@@ -18,6 +18,7 @@ impl Builder {
         };
         let place = Place { path: "loss", kind, span: span_of(plan), library: None, share: None };
         self.graph.prediction = prediction;
+        let before = self.sink.diagnostics.len();
         let outputs = match op {
             Op::CrossEntropy { label_smoothing, .. } => {
                 if !(0.0..1.0).contains(&label_smoothing) {
@@ -30,8 +31,41 @@ impl Builder {
             }
             _ => self.mean_squared_error(place, op, prediction, labels),
         };
-        if let Some(outputs) = outputs {
-            self.graph.loss = outputs[0];
+        match outputs {
+            Some(outputs) => self.graph.loss = outputs[0],
+            None => {
+                self.sides_of_loss(plan, labels, place.span, before);
+                // A layer that nothing uses may be why the output is none that the loss takes.
+                if before == 0 {
+                    self.unused_layers(prediction);
+                }
+            }
+        }
+    }
+
+    /// Adds to what is wrong with the loss the two lines that it brings together: the last layer's and the labels'.
+    fn sides_of_loss(&mut self, plan: &Plan, kind: &LabelKind, written: Span, before: usize) {
+        let prediction = self.graph.prediction;
+        let outputs = self.shape(prediction).last().copied();
+        let producer = self.graph.nodes.iter().rev().find(|node| node.outputs.contains(&prediction));
+        let layer = producer.and_then(|node| node.span).filter(|span| *span != written);
+        let inside = producer.and_then(|node| Some((node.library?, node.layer.clone())));
+        let labels = ["data.classes", "data.labels", "data.format", "data.columns"];
+        let labels = labels.into_iter().find_map(|path| place(&plan.origins, path));
+        for fault in &mut self.sink.diagnostics[before..] {
+            let labelled = layer.map(|span| (span, "the model's output ends here"));
+            for (span, label) in labelled.into_iter().chain(labels.map(|span| (span, "says what labels are")))
+            {
+                fault.labels.push(Label { span, text: label.to_owned() });
+            }
+            if let Some((span, layer)) = &inside {
+                fault.labels.push(Label { span: *span, text: format!("`{layer}` is written here") });
+                // Nobody edits the library: what it gives is said where it is asked for.
+                let layers = |help: &String| help.contains("end the model") || help.contains("last layer");
+                if fault.help.as_ref().is_some_and(layers) {
+                    fault.help = Some(settings_of(plan, outputs, kind));
+                }
+            }
         }
     }
 
@@ -53,6 +87,10 @@ impl Builder {
         };
         let shape = self.shape(prediction);
         let rows = infer::cross_entropy(&shape, &self.shape(self.graph.labels));
+        // After a fault of a layer the shape is a guess; how many outputs the last layer has is none.
+        if rows.is_err() && self.sink.has_errors() {
+            return None;
+        }
         let rows = self.checked(place, Some(prediction), rows)?;
         let outputs = shape.last().copied().unwrap_or_default();
         // A vocabulary is often padded to a size that hardware likes: labels at positions may leave outputs without use.
@@ -101,6 +139,9 @@ impl Builder {
         let mut operand = prediction;
         if found != wanted {
             if without_ones(&found) != without_ones(&wanted) {
+                if self.sink.has_errors() {
+                    return None;
+                }
                 let message = format!(
                     "the model's output is {} and the target is {}",
                     infer::text(&found),
@@ -121,6 +162,29 @@ impl Builder {
             operand = self.result(place, Op::Reshape, vec![prediction], wanted)?;
         }
         self.node(place, op, vec![operand, self.graph.labels], vec![("value", Shape::new(), DType::F32)])
+    }
+}
+
+/// Help for a last layer that a module of the library has: what to write on the line of `model`.
+fn settings_of(plan: &Plan, outputs: Option<usize>, labels: &LabelKind) -> String {
+    let arguments = &plan.model.arguments;
+    let wanted = match labels {
+        LabelKind::ClassIndex { classes, .. } => *classes,
+        LabelKind::Target(shape) => shape.last().copied(),
+    };
+    let made_by =
+        |name: &&str| arguments.get(*name).is_some_and(|value| value.parse() == Ok(outputs.unwrap_or(0)));
+    let setting = ["classes", "vocabulary"].into_iter().find(made_by);
+    match (setting, wanted, arguments.get("head")) {
+        (Some(name), Some(wanted), None) => format!("write `{name}={wanted}` on the line of `model`"),
+        (_, _, Some(head)) => format!(
+            "`head` of the model's line is `{head}`: `amp doc {}` shows what else it may be",
+            plan.model.module
+        ),
+        _ => format!(
+            "give `model` other settings, which decide its last layer: `amp doc {}` shows them",
+            plan.model.module
+        ),
     }
 }
 

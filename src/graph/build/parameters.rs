@@ -89,11 +89,12 @@ impl Builder {
         self.sink.push(diagnostic.help(help));
     }
 
-    /// Reports the layers whose result reaches no loss: the last of each such chain, since those before it are for it.
-    pub(super) fn unused_layers(&mut self) {
+    /// Reports the layers whose result reaches `end`, the loss or what was to have one, on no way: the last of each such
+    /// chain, since those before it are for it.
+    pub(super) fn unused_layers(&mut self, end: ValueId) {
         let mut wanted = vec![false; self.graph.values.len()];
         let mut read = vec![false; self.graph.values.len()];
-        wanted[self.graph.loss.index()] = true;
+        wanted[end.index()] = true;
         let mut unused: Vec<Node> = Vec::new();
         for node in self.graph.nodes.iter().rev() {
             let any = |marks: &[bool]| node.outputs.iter().any(|id| marks[id.index()]);

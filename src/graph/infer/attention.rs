@@ -80,7 +80,8 @@ pub fn attention(
 
 fn wanted(query: &[usize], key: &[usize], value: &[usize]) -> Fault {
     let message = format!(
-        "attention wants query [batch, T, features], key and value [batch, S, features]; they are {}, {} and {}",
+        "attention wants query [batch, T, features], key and value [batch, S, features], with the same features in \
+         all three; they are {}, {} and {}",
         text(query),
         text(key),
         text(value)

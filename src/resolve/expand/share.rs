@@ -72,6 +72,12 @@ impl Expander<'_, '_> {
             let Some(name) = candidates.last() else { continue };
             let later = candidates.iter().find_map(|path| self.sharing.owners.get_key_value(path));
             let diagnostic = match later {
+                Some((owner, _)) if *owner == path => {
+                    let message = format!("`{path}` is to share its parameters with itself");
+                    Diagnostic::error(codes::SHARE, message)
+                        .at(span, "names this layer itself")
+                        .help("name a layer that stands before it, or delete `share` to own parameters")
+                }
                 Some((path, place)) => {
                     let message = format!("`{path}` stands behind the layer that shares its parameters");
                     Diagnostic::error(codes::SHARE, message)

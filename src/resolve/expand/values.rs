@@ -49,10 +49,12 @@ impl Expander<'_, '_> {
         if let Some((first, _)) = saved.names.insert(name.to_owned(), (span, unique.clone())) {
             let diagnostic =
                 Diagnostic::error(codes::DUPLICATE_VALUE, format!("the value `{name}` is saved twice"));
+            let diagnostic = match first == span {
+                true => diagnostic.at(span, "saved again in each turn"),
+                false => diagnostic.at(span, "the name is taken").at(first, "by this value"),
+            };
             self.sink.push(
                 diagnostic
-                    .at(span, "the name is taken")
-                    .at(first, "by this value")
                     .help("give one of them another name; inside `repeat` write it as `(text)\"name-{i}\"`"),
             );
             return None;
@@ -102,7 +104,9 @@ impl Expander<'_, '_> {
                 continue;
             }
             let outer = self.saved.last().map(|saved| &saved.names);
-            let span = field.span.unwrap_or(module.span);
+            // A default has the place of its parameter, and a nearer one.
+            let default = rule.default_span.filter(|_| field.span == rule.span);
+            let span = default.or(field.span).unwrap_or(module.span);
             match outer.and_then(|names| names.get(given)) {
                 Some((_, unique)) => {
                     saved.names.insert(rule.name.to_string(), (span, unique.clone()));
@@ -117,7 +121,10 @@ impl Expander<'_, '_> {
                     if let Some(declared) = rule.span {
                         diagnostic = diagnostic.at(declared, "the parameter that wants it");
                     }
-                    self.sink.push(diagnostic.help(if known.is_empty() {
+                    self.sink.push(diagnostic.help(if default.is_some() {
+                        "write `default=\"\"`, which is no value, or save one of that name in the body that uses this module"
+                            .to_owned()
+                    } else if known.is_empty() {
                         "save the value in the body that uses this module".to_owned()
                     } else {
                         suggestion(given, &known)

@@ -15,6 +15,10 @@ pub(super) struct Evaluator<'a> {
     lookup: Lookup<'a>,
 }
 
+/// Help for a whole number beyond 64 bits.
+const TOO_LARGE: &str = "the largest whole number is 9223372036854775807; begin with a smaller one, or with a number that \
+                         has a point, such as `2.0`";
+
 pub(super) type Evaluated = Result<Typed, Fault>;
 
 impl<'a> Evaluator<'a> {
@@ -300,7 +304,7 @@ impl<'a> Evaluator<'a> {
             Some(value) => Ok(Typed::Integer(value)),
             None => {
                 let message = format!("{left} {operator} {right} is too large for a whole number");
-                self.no_value(start, message, None)
+                self.no_value(start, message, Some(TOO_LARGE))
             }
         }
     }

@@ -163,6 +163,15 @@ impl Call<'_, '_> {
         if real(base).is_none() {
             return Err(self.refused(base.describe()));
         }
-        (0..exponent).try_fold(one, |product, _| self.evaluator.arithmetic(self.start, "*", &product, base))
+        let product = (0..exponent)
+            .try_fold(one, |product, _| self.evaluator.arithmetic(self.start, "*", &product, base));
+        // The products on the way are nothing that the writer wrote.
+        product.map_err(|fault| match (fault.sort, base) {
+            (Sort::Arithmetic, Typed::Integer(whole)) => {
+                let message = format!("power({whole}, {exponent}) is too large for a whole number");
+                Fault { message, ..fault }
+            }
+            _ => fault,
+        })
     }
 }

@@ -100,7 +100,13 @@ fn number(lexeme: &str, start: usize, end: usize) -> Result<Lexical, Fault> {
         || syntax(&format!("`{lexeme}` is not a number"), start, end, "write digits, such as `2` or `0.5`");
     let plain = lexeme.replace('_', "");
     if !plain.contains(['.', 'e', 'E']) {
-        return plain.parse().map(Lexical::Integer).map_err(|_| fault());
+        return plain.parse().map(Lexical::Integer).map_err(|_| {
+            if !plain.bytes().all(|byte| byte.is_ascii_digit()) {
+                return fault();
+            }
+            let help = format!("the largest whole number is {}; a number is written with a point", i64::MAX);
+            syntax(&format!("`{lexeme}` is too large for a whole number"), start, end, &help)
+        });
     }
     let complete = !plain.ends_with('.') && !plain.contains(".e") && !plain.contains(".E");
     let value = plain.parse::<f64>().ok().filter(|value| value.is_finite() && complete);

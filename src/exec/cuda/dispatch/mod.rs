@@ -19,6 +19,7 @@ pub use shape::relayout;
 use super::launch::{Launches, Tensor};
 use crate::exec::program::Layout;
 use crate::graph::{Op, Value};
+use crate::plan::Guarantee;
 
 /// An operand or a result of a node: memory, and what the graph knows of it.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +73,16 @@ pub enum Arithmetic {
     Portable,
     /// By tensor cores and libraries, the same bits on the same device.
     Device,
+}
+
+impl Arithmetic {
+    /// Whose bits a run with this guarantee gives.
+    pub fn of(guarantee: Guarantee) -> Self {
+        match guarantee {
+            Guarantee::Portable => Self::Portable,
+            Guarantee::Device => Self::Device,
+        }
+    }
 }
 
 /// A node about to become launches.

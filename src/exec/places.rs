@@ -3,9 +3,9 @@
 //! Data is read after the manifest was resolved, by rooms that know no spans; here each code is given the node that
 //! decides it, so that such a fault is shown as those of the language are.
 
+use super::fault::ExecFault;
 use crate::data::DataFault;
 use crate::diag::{Code, Diagnostic, codes};
-use crate::exec::fault::ExecFault;
 use crate::graph::places::{self, place};
 use crate::plan::Plan;
 
@@ -35,6 +35,12 @@ pub fn initial(fault: DataFault, plan: &Plan) -> Diagnostic {
 /// A fault of the length of a run, with the line of the manifest that it belongs to.
 pub fn run(fault: ExecFault, plan: &Plan) -> Diagnostic {
     placed(Diagnostic { help: fault.help, ..Diagnostic::error(fault.code, fault.message) }, plan)
+}
+
+/// A fault of a graph that only a shorter last batch has, with the line that decides its size.
+pub fn short_batch(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
+    places::at(fault, &plan.origins, "data.batch", format!("the last batch is shorter: it has {batch}"))
+        .help("write `last=\"drop\"` on `batch`, or another size, so that no short batch remains")
 }
 
 fn placed(diagnostic: Diagnostic, plan: &Plan) -> Diagnostic {
