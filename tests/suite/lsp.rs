@@ -240,12 +240,15 @@ fn a_fault_of_a_shape_is_shown_and_a_parameter_gets_another_name() {
     let (uri, net) = (uri(&place, "manifest.kdl"), uri(&place, "net.kdl"));
     let mut client = Client::start("utf-16");
     client.open(&uri, manifest);
-    // Three outputs for five classes, known from the declaration alone; told at the line of the module.
-    let told = client.diagnostics(&net);
+    // Three outputs for five classes, known from the declaration alone; told at the line of the open document, beside the
+    // module's.
+    let told = client.diagnostics(&uri);
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0]["code"].as_str(), &told[0]["range"]), (Some("AMP0307"), &range(4, 8, 27)));
+    assert_eq!((told[0]["code"].as_str(), &told[0]["range"]), (Some("AMP0307"), &range(5, 29, 30)));
+    let beside = &told[0]["relatedInformation"][0]["location"];
+    assert_eq!(*beside, json!({ "uri": net, "range": range(4, 8, 27) }));
     client.change(&uri, json!([{ "range": range(5, 29, 30), "text": "3" }]));
-    assert_eq!(client.diagnostics(&net), Vec::<Value>::new());
+    assert_eq!(client.diagnostics(&uri), Vec::<Value>::new());
     let mut parameters =
         json!({ "textDocument": { "uri": uri }, "position": { "line": 8, "character": 20 } });
     parameters["context"] = json!({ "includeDeclaration": false });
