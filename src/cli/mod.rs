@@ -10,6 +10,7 @@ mod doc;
 mod env;
 mod exit;
 mod explain;
+mod export;
 mod failure;
 mod fmt;
 mod graph;
@@ -20,6 +21,7 @@ mod lsp;
 mod man;
 mod pipeline;
 mod places;
+mod predict;
 mod progress;
 mod repeat;
 mod results;
@@ -133,6 +135,8 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Init(arguments) => init::run(&arguments, ui),
         Command::Doc(arguments) => doc::run(&arguments, ui),
         Command::Bench(arguments) => bench::run(&arguments, ui),
+        Command::Predict(arguments) => predict::run(&arguments, ui),
+        Command::Export(arguments) => export::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
         Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
@@ -149,6 +153,7 @@ fn with_manifest_path(mut command: Command) -> Command {
         Command::Check(arguments) => &mut arguments.manifest,
         Command::Graph(arguments) => &mut arguments.manifest,
         Command::Bench(arguments) => &mut arguments.manifest,
+        Command::Predict(arguments) => &mut arguments.manifest,
         _ => return command,
     };
     *manifest = pipeline::manifest_path(manifest);
