@@ -71,7 +71,9 @@ fn failure(fault: ExportFault, path: &Utf8Path, names: &str) -> Failure {
     let names = match fault {
         ExportFault::Damaged(reason) => {
             let message = format!("found damaged safetensors in `{path}` ({reason}), expected a whole file");
-            return Failure::new(Exit::Integrity, message).code(codes::DATA_SAFETENSORS).help("take an intact copy");
+            return Failure::new(Exit::Integrity, message)
+                .code(codes::DATA_SAFETENSORS)
+                .help("take an intact copy");
         }
         ExportFault::Names(list) => (list, names),
     };

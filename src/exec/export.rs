@@ -68,9 +68,8 @@ pub fn export(rules: &[InitialRule], checkpoint: &[u8]) -> Result<Exported, Expo
 
 /// The name that the rules read as the name of a parameter.
 fn name_in_file(rules: &[InitialRule], name: &str) -> Option<String> {
-    let ignored = |file: &str| {
-        rules.iter().any(|rule| matches!(rule, InitialRule::Ignore(_)) && fits(rule, file))
-    };
+    let ignored =
+        |file: &str| rules.iter().any(|rule| matches!(rule, InitialRule::Ignore(_)) && fits(rule, file));
     rules.iter().rev().find_map(|rule| {
         let InitialRule::Map { from, to } = rule else { return None };
         let file = with_other_beginning(to, from, name)?;
@@ -115,8 +114,10 @@ mod tests {
     }
 
     fn file(tensors: &[(&str, Vec<usize>, Vec<f32>)]) -> Vec<u8> {
-        let bytes: Vec<Vec<u8>> =
-            tensors.iter().map(|tensor| tensor.2.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+        let bytes: Vec<Vec<u8>> = tensors
+            .iter()
+            .map(|tensor| tensor.2.iter().flat_map(|value| value.to_le_bytes()).collect())
+            .collect();
         let views: BTreeMap<&str, TensorView<'_>> = tensors
             .iter()
             .zip(&bytes)
@@ -134,13 +135,29 @@ mod tests {
             ("gpt2-huggingface", "blocks.11.block.qkv.weight", "transformer.h.11.attn.c_attn.weight"),
             ("gpt2-huggingface", "blocks.0.block.down.bias", "transformer.h.0.mlp.c_proj.bias"),
             ("gpt2-huggingface", "tokens.weight", "transformer.wte.weight"),
-            ("bert-huggingface", "encoder.3.block.norm1.weight", "bert.encoder.layer.3.attention.output.LayerNorm.weight"),
-            ("bert-huggingface", "encoder.3.block.attention.key.bias", "bert.encoder.layer.3.attention.self.key.bias"),
+            (
+                "bert-huggingface",
+                "encoder.3.block.norm1.weight",
+                "bert.encoder.layer.3.attention.output.LayerNorm.weight",
+            ),
+            (
+                "bert-huggingface",
+                "encoder.3.block.attention.key.bias",
+                "bert.encoder.layer.3.attention.self.key.bias",
+            ),
             ("bert-huggingface", "decoder.bias", "cls.predictions.bias"),
             ("vit-torchvision", "class_token.weight", "class_token"),
-            ("vit-torchvision", "encoder.7.block.qkv.weight", "encoder.layers.encoder_layer_7.self_attention.in_proj_weight"),
+            (
+                "vit-torchvision",
+                "encoder.7.block.qkv.weight",
+                "encoder.layers.encoder_layer_7.self_attention.in_proj_weight",
+            ),
             ("vit-torchvision", "encoder.7.block.up.bias", "encoder.layers.encoder_layer_7.mlp.0.bias"),
-            ("resnet-torchvision", "layer2.0.downsample.norm.running_var", "layer2.0.downsample.1.running_var"),
+            (
+                "resnet-torchvision",
+                "layer2.0.downsample.norm.running_var",
+                "layer2.0.downsample.1.running_var",
+            ),
             ("resnet-torchvision", "layer4.2.conv3.weight", "layer4.2.conv3.weight"),
         ];
         for (module, name, expected) in cases {
@@ -164,7 +181,8 @@ mod tests {
         let read = SafeTensors::deserialize(&exported.bytes).expect("a file");
         let (w, c) = (read.tensor("w").expect("w"), read.tensor("c").expect("c"));
         assert_eq!((w.shape(), c.shape()), (&[3, 2][..], &[1, 2][..]));
-        let expected: Vec<u8> = [1.0_f32, 4.0, 2.0, 5.0, 3.0, 6.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let expected: Vec<u8> =
+            [1.0_f32, 4.0, 2.0, 5.0, 3.0, 6.0].iter().flat_map(|v| v.to_le_bytes()).collect();
         assert_eq!(w.data(), expected);
     }
 
@@ -182,7 +200,10 @@ mod tests {
         assert_eq!(refused(&[map("{which}.x", "a")]), "`a.0.w` is reached by no `map`");
         // Reading would take the first rule, and give another name.
         assert_eq!(refused(&[map("b", "c"), map("b", "a")]), "`a.0.w` is reached by no `map`");
-        assert_eq!(refused(&[map("b", "a"), InitialRule::Ignore("b.**".to_owned())]), "`a.0.w` is reached by no `map`");
+        assert_eq!(
+            refused(&[map("b", "a"), InitialRule::Ignore("b.**".to_owned())]),
+            "`a.0.w` is reached by no `map`"
+        );
         let turned = [map("b", "a"), InitialRule::Transpose("b.0.w".to_owned())];
         assert_eq!(refused(&turned), "`a.0.w` is [1], and only matrices can be transposed");
         assert!(matches!(export(&[], b"no file"), Err(ExportFault::Damaged(_))));

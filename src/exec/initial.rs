@@ -147,9 +147,7 @@ impl Matching<'_> {
         for (index, rule) in self.initial.rules.iter().take(self.initial.own).enumerate() {
             let used = match rule {
                 InitialRule::Missing(_) => self.targets.keys().any(|name| fits(rule, name)),
-                InitialRule::Map { from, .. } => {
-                    tensors.iter().any(|(name, _)| begins(from, name))
-                }
+                InitialRule::Map { from, .. } => tensors.iter().any(|(name, _)| begins(from, name)),
                 _ => tensors.iter().any(|(name, _)| fits(rule, name)),
             };
             if !used {

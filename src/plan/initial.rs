@@ -180,23 +180,25 @@ mod tests {
     use super::*;
 
     #[test]
-fn patterns_capture_names_and_keep_the_rest() {
+    fn patterns_capture_names_and_keep_the_rest() {
         let map = |from: &str, to: &str| InitialRule::Map { from: from.to_owned(), to: to.to_owned() };
         let renamed = |from: &str, to: &str, name: &str| renamed(&[map(from, to)], name);
-    assert_eq!(
-        renamed("h.{i}.attn", "blocks.{i}.attention", "h.11.attn.q.weight"),
-        "blocks.11.attention.q.weight"
-    );
-    assert_eq!(renamed("{path*}.gamma", "{path*}.weight", "a.b.norm.gamma"), "a.b.norm.weight");
-    assert_eq!(renamed("{path*}.gamma", "{path*}.weight", "gamma"), "weight");
-    assert_eq!(renamed("model", "", "model.head.bias"), "head.bias");
-    assert_eq!(renamed("", "model", "head.bias"), "model.head.bias");
-    assert_eq!(renamed("h.{i}", "blocks.{i}", "heads.0"), "heads.0");
+        assert_eq!(
+            renamed("h.{i}.attn", "blocks.{i}.attention", "h.11.attn.q.weight"),
+            "blocks.11.attention.q.weight"
+        );
+        assert_eq!(renamed("{path*}.gamma", "{path*}.weight", "a.b.norm.gamma"), "a.b.norm.weight");
+        assert_eq!(renamed("{path*}.gamma", "{path*}.weight", "gamma"), "weight");
+        assert_eq!(renamed("model", "", "model.head.bias"), "head.bias");
+        assert_eq!(renamed("", "model", "head.bias"), "model.head.bias");
+        assert_eq!(renamed("h.{i}", "blocks.{i}", "heads.0"), "heads.0");
         assert_eq!(renamed("a.layer_{i}.b", "x.{i}", "a.layer_11.b.weight"), "x.11.weight");
         assert_eq!(renamed("x.{i}", "a.layer_{i}.b", "x.11.weight"), "a.layer_11.b.weight");
         assert_eq!(renamed("layer_{i}", "x.{i}", "layer_"), "layer_");
         assert!(!begins("h.{i}.attn", "h.0"));
-        for (pattern, wrong) in [("a.{i", "{i"), ("{a}{b}", "{a}{b}"), ("x_{i*}", "x_{i*}"), ("}{", "}{"), ("{}", "{}")] {
+        for (pattern, wrong) in
+            [("a.{i", "{i"), ("{a}{b}", "{a}{b}"), ("x_{i*}", "x_{i*}"), ("}{", "}{"), ("{}", "{}")]
+        {
             assert_eq!(pieces(pattern), Err(wrong));
         }
     }

@@ -38,7 +38,10 @@ fn with_rules(rule: NodeRule) -> NodeRule {
     )
     .child(globs("ignore", "tensors of the file that are not used"))
     .child(globs("transpose", "tensors of the file whose two axes change places"))
-    .child(globs("leading-axis", "tensors of the file with one axis more than the model's, the first, of length 1"))
+    .child(globs(
+        "leading-axis",
+        "tensors of the file with one axis more than the model's, the first, of length 1",
+    ))
 }
 
 fn globs(name: &'static str, doc: &'static str) -> NodeRule {
