@@ -1,6 +1,6 @@
 //! Arguments, as clap reads them.
 
-use super::completions::{codes, commands, documents, isas, names};
+use super::completions::{codes, commands, documents, isas, names, weights};
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
@@ -116,6 +116,10 @@ pub enum Command {
     Doc(DocArguments),
     /// Measure the training step of a manifest
     Bench(BenchArguments),
+    /// Write what a model answers to the examples of a split
+    Predict(PredictArguments),
+    /// Write a checkpoint under the names and layouts of another library, such as Hugging Face's
+    Export(ExportArguments),
     /// List, check and clean the store
     Store(StoreArguments),
     /// Speak the language server protocol on standard input and output, for editors
@@ -390,6 +394,43 @@ pub struct BenchArguments {
     /// Threads and instruction set.
     #[command(flatten)]
     pub machine: Machine,
+}
+
+/// Arguments of `predict`.
+#[derive(Args, Debug)]
+pub struct PredictArguments {
+    /// Manifest, or the folder that it is in
+    #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
+    pub manifest: Utf8PathBuf,
+    /// Safetensors file to write; its one tensor is `predictions`
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Utf8PathBuf,
+    /// Checkpoint, or the folder of a run, whose last one counts [default: what training begins with]
+    #[arg(value_parser = path, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub checkpoint: Option<Utf8PathBuf>,
+    /// Split of the data [default: test, or train where there is no test]
+    #[arg(long, value_name = "NAME")]
+    pub split: Option<String>,
+    /// Lock and store.
+    #[command(flatten)]
+    pub places: Places,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Arguments of `export`.
+#[derive(Args, Debug)]
+pub struct ExportArguments {
+    /// Checkpoint, or the folder of a run, whose last one counts
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub checkpoint: Utf8PathBuf,
+    /// Module of kind weights: gpt2-huggingface, bert-huggingface, vit-torchvision, resnet-torchvision, or a path
+    #[arg(long, value_name = "MODULE", add = ArgValueCandidates::new(weights))]
+    pub names: String,
+    /// Safetensors file to write
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Utf8PathBuf,
 }
 
 /// Arguments of `store`.

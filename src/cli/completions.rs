@@ -132,6 +132,11 @@ pub fn names() -> Vec<CompletionCandidate> {
     doc::names().into_iter().map(|(name, doc)| candidate(name, doc)).collect()
 }
 
+/// The library's modules of weights, for `amp export --names`.
+pub fn weights() -> Vec<CompletionCandidate> {
+    crate::stdlib::names("weights").map(CompletionCandidate::new).collect()
+}
+
 /// What `amp explain` knows.
 pub fn codes() -> Vec<CompletionCandidate> {
     CATALOGUE.iter().map(|page| candidate(page.code.to_string(), page.title)).collect()

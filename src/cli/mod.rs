@@ -10,6 +10,7 @@ mod doc;
 mod env;
 mod exit;
 mod explain;
+mod export;
 mod failure;
 mod fmt;
 mod graph;
@@ -19,6 +20,7 @@ mod lockfile;
 mod lsp;
 mod man;
 mod pipeline;
+mod predict;
 mod progress;
 mod repeat;
 mod results;
@@ -132,6 +134,8 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Init(arguments) => init::run(&arguments, ui),
         Command::Doc(arguments) => doc::run(&arguments, ui),
         Command::Bench(arguments) => bench::run(&arguments, ui),
+        Command::Predict(arguments) => predict::run(&arguments, ui),
+        Command::Export(arguments) => export::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
         Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),
@@ -148,6 +152,7 @@ fn with_manifest_path(mut command: Command) -> Command {
         Command::Check(arguments) => &mut arguments.manifest,
         Command::Graph(arguments) => &mut arguments.manifest,
         Command::Bench(arguments) => &mut arguments.manifest,
+        Command::Predict(arguments) => &mut arguments.manifest,
         _ => return command,
     };
     *manifest = pipeline::manifest_path(manifest);

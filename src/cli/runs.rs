@@ -172,7 +172,7 @@ fn named_text(message: &str, path: &Utf8Path) -> String {
 }
 
 /// A damaged checkpoint is made again by running again, not by the store.
-fn checkpoint_failure(error: StoreError) -> Failure {
+pub fn checkpoint_failure(error: StoreError) -> Failure {
     let (code, text) = (error.code(), error.to_string());
     let failure = match &error {
         StoreError::Corrupt { .. } | StoreError::Missing { .. } => Failure::new(Exit::Integrity, text),

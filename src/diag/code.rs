@@ -211,6 +211,7 @@ catalogue! {
     INITIAL_NAMES = 790, "tensors of a file and parameters of a model do not pair";
     INITIAL_SHAPE = 791, "a tensor of a file does not fit its parameter";
     INITIAL_RULE = 792, "a rule for initial weights reaches nothing";
+    EXPORT_NAMES = 793, "a checkpoint cannot be written under these names";
     VERIFY_DIFFERS = 801, "the run differs from what was recorded";
     VERIFY_NOT_DETERMINISTIC = 802, "two runs of one lock differ on one machine";
     VERIFY_INCONCLUSIVE = 803, "there was nothing to compare, or not all of it";

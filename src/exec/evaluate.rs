@@ -8,6 +8,7 @@ use super::session::gather;
 use crate::data::{Draw, EVALUATION_EPOCH, Prepared, SplitView};
 use crate::plan::{Loss, Plan};
 use crate::record::Evaluation;
+use safetensors::tensor::{Dtype, TensorView};
 use std::collections::BTreeMap;
 
 /// Evaluates every split but `train`, in the order of their names.
@@ -87,4 +88,44 @@ fn metrics(
         .filter(|(name, _)| plan.evaluate.metrics.iter().any(|metric| metric == name))
         .map(|(name, value)| (name.to_owned(), value));
     Ok(metrics.collect())
+}
+
+/// What the model answers to every example of a split, in order, in evaluation form: the shape, examples first, and the
+/// numbers. A last batch that is not full is filled up as in an evaluation.
+///
+/// # Errors
+/// The device's own.
+pub fn predictions(
+    plan: &Plan,
+    split: &SplitView<'_>,
+    engine: &mut dyn Backend,
+) -> Result<(Vec<usize>, Vec<f32>), ExecFault> {
+    let batch = plan.data.batch;
+    let mut shape = engine
+        .step_graph(0)
+        .map(|step| step.values[step.evaluation_prediction.index()].shape.clone())
+        .unwrap_or_default();
+    if let Some(first) = shape.first_mut() {
+        *first = split.length;
+    }
+    let mut found = Vec::with_capacity(shape.iter().product());
+    for start in (0..split.length).step_by(batch) {
+        let count = batch.min(split.length - start);
+        let filled: Vec<u32> =
+            (0..batch).map(|index| (if index < count { start + index } else { start }) as u32).collect();
+        let examples = gather(split, &filled, Draw { seed: plan.run.seed, epoch: EVALUATION_EPOCH });
+        let prediction = engine.predict(&examples)?;
+        found.extend_from_slice(&prediction[..count * (prediction.len() / batch)]);
+    }
+    Ok((shape, found))
+}
+
+/// Predictions as a safetensors file of one tensor.
+///
+/// # Errors
+/// Code 0707 when they cannot be put into the format.
+pub fn predictions_file(shape: &[usize], values: &[f32]) -> Result<Vec<u8>, ExecFault> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let view = TensorView::new(Dtype::F32, shape.to_vec(), &bytes).map_err(ExecFault::record)?;
+    safetensors::serialize([("predictions", view)], None).map_err(ExecFault::record)
 }

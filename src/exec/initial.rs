@@ -12,7 +12,7 @@ use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::graph::infer::text;
 use crate::graph::{Graph, glob, places};
 use crate::plan::Plan;
-use crate::plan::initial::{InitialRule, InitialWeights, Piece, pieces};
+use crate::plan::initial::{InitialRule, InitialWeights, begins, renamed};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::BTreeMap;
@@ -106,13 +106,13 @@ impl Matching<'_> {
             if self.any(name, |rule| matches!(rule, InitialRule::Ignore(_))) {
                 continue;
             }
-            let wanted = renamed(self.initial, name);
+            let wanted = renamed(&self.initial.rules, name);
             let Some((target, shape)) = self.targets.get_key_value(wanted.as_str()) else {
                 strange.push(self.strange(name, &wanted));
                 continue;
             };
-            let transpose = self.any(name, |rule| matches!(rule, InitialRule::Transpose(_)));
-            match values(tensor, shape, transpose) {
+            let layout = Layout::of(&self.initial.rules, name);
+            match values(tensor, shape, layout) {
                 Ok(values) => {
                     if let Some((other, _)) = found.insert(target, (name.clone(), values)) {
                         twice.push(format!("`{target}` is given by `{other}` and by `{name}`"));
@@ -161,12 +161,10 @@ impl Matching<'_> {
 
     /// Reports rules that reach nothing.
     fn idle_rules(&mut self, tensors: &[(String, TensorView<'_>)]) {
-        for (index, rule) in self.initial.rules.iter().enumerate() {
+        for (index, rule) in self.initial.rules.iter().take(self.initial.own).enumerate() {
             let used = match rule {
                 InitialRule::Missing(_) => self.targets.keys().any(|name| fits(rule, name)),
-                InitialRule::Map { from, .. } => {
-                    tensors.iter().any(|(name, _)| captured(from, name).is_some())
-                }
+                InitialRule::Map { from, .. } => tensors.iter().any(|(name, _)| begins(from, name)),
                 _ => tensors.iter().any(|(name, _)| fits(rule, name)),
             };
             if !used {
@@ -192,7 +190,7 @@ impl Matching<'_> {
         found: &BTreeMap<&str, (String, Vec<f32>)>,
         tensors: &[(String, TensorView<'_>)],
     ) -> Vec<String> {
-        let names: Vec<String> = tensors.iter().map(|(name, _)| renamed(self.initial, name)).collect();
+        let names: Vec<String> = tensors.iter().map(|(name, _)| renamed(&self.initial.rules, name)).collect();
         let mut absent = Vec::new();
         for target in self.targets.keys() {
             let excused = self.any(target, |rule| matches!(rule, InitialRule::Missing(_)));
@@ -230,74 +228,46 @@ const MISSING: &str =
     "write `map \"from\" \"to\"` for another name, or `missing \"…\"` for what begins as its layer says";
 const FIT: &str = "`transpose \"…\"` turns matrices; numbers are f32, f16 or bf16, and finite";
 
-fn fits(rule: &InitialRule, name: &str) -> bool {
+pub(super) fn fits(rule: &InitialRule, name: &str) -> bool {
     match rule {
-        InitialRule::Ignore(pattern) | InitialRule::Transpose(pattern) | InitialRule::Missing(pattern) => {
-            glob::matches(pattern, name)
-        }
+        InitialRule::Ignore(pattern)
+        | InitialRule::Transpose(pattern)
+        | InitialRule::LeadingAxis(pattern)
+        | InitialRule::Missing(pattern) => glob::matches(pattern, name),
         InitialRule::Map { .. } => false,
     }
 }
 
-/// What a tensor is called in the model: by the first rule that fits, else as in the file.
-fn renamed(initial: &InitialWeights, name: &str) -> String {
-    let maps = initial.rules.iter().filter_map(|rule| match rule {
-        InitialRule::Map { from, to } => Some((from, to)),
-        _ => None,
-    });
-    for (from, to) in maps {
-        let Some((captures, rest)) = captured(from, name) else { continue };
-        let mut parts: Vec<&str> = Vec::new();
-        for piece in pieces(to).unwrap_or_default() {
-            match piece {
-                Piece::Name(name) => parts.push(name),
-                Piece::One(name) | Piece::Many(name) => {
-                    parts.extend(captures.get(name).into_iter().flatten());
-                }
-            }
-        }
-        parts.extend(rest);
-        return parts.join(".");
-    }
-    name.to_owned()
+/// How a tensor lies in a file, as far as the rules say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Its two axes stand in the other order.
+    pub transposed: bool,
+    /// It has an axis of length 1 before those of the model.
+    pub leading_axis: bool,
 }
 
-/// What the braces of a pattern stand for.
-type Captures<'a> = BTreeMap<&'a str, Vec<&'a str>>;
-
-/// What the braces of a pattern stand for in a name, and the rest of the name; `None` when it does not begin so. `{path*}`
-/// stands for as few names as possible.
-fn captured<'a>(from: &'a str, name: &'a str) -> Option<(Captures<'a>, Vec<&'a str>)> {
-    let pattern = pieces(from).ok()?;
-    let names: Vec<&str> = name.split('.').collect();
-    let many = pattern.iter().any(|piece| matches!(piece, Piece::Many(_)));
-    let longest = if many { names.len() } else { 0 };
-    (0..=longest).find_map(|length| {
-        let mut captures = BTreeMap::new();
-        let mut at = 0;
-        for piece in &pattern {
-            match piece {
-                Piece::Name(wanted) => {
-                    (names.get(at)? == wanted).then_some(())?;
-                    at += 1;
-                }
-                Piece::One(called) => {
-                    captures.insert(*called, vec![*names.get(at)?]);
-                    at += 1;
-                }
-                Piece::Many(called) => {
-                    captures.insert(*called, names.get(at..at + length)?.to_vec());
-                    at += length;
-                }
-            }
+impl Layout {
+    /// The layout of a tensor that a file calls so.
+    pub fn of(rules: &[InitialRule], name: &str) -> Self {
+        let any = |sort: fn(&InitialRule) -> bool| rules.iter().any(|rule| sort(rule) && fits(rule, name));
+        Self {
+            transposed: any(|rule| matches!(rule, InitialRule::Transpose(_))),
+            leading_axis: any(|rule| matches!(rule, InitialRule::LeadingAxis(_))),
         }
-        Some((captures, names[at..].to_vec()))
-    })
+    }
 }
 
 /// The numbers of a tensor in the shape that is wanted; what is wrong as a phrase otherwise.
-fn values(tensor: &TensorView<'_>, wanted: &[usize], transpose: bool) -> Result<Vec<f32>, String> {
+fn values(tensor: &TensorView<'_>, wanted: &[usize], layout: Layout) -> Result<Vec<f32>, String> {
     let mut shape = tensor.shape().to_vec();
+    if layout.leading_axis {
+        match shape.split_first() {
+            Some((1, rest)) => shape = rest.to_vec(),
+            _ => return Err(format!("is {}, and has no first axis of length 1", text(&shape))),
+        }
+    }
+    let transpose = layout.transposed;
     if transpose {
         if shape.len() != 2 {
             return Err(format!("is {}, and only matrices can be transposed", text(&shape)));
@@ -324,12 +294,14 @@ fn values(tensor: &TensorView<'_>, wanted: &[usize], transpose: bool) -> Result<
         return Err(format!("is not finite at element {index}"));
     }
     match (transpose, wanted) {
-        (true, [rows, columns]) => {
-            let turned = (0..rows * columns).map(|at| numbers[at % columns * rows + at / columns]);
-            Ok(turned.collect())
-        }
+        (true, [rows, columns]) => Ok(turned(&numbers, *columns, *rows)),
         _ => Ok(numbers),
     }
+}
+
+/// A matrix of so many rows and columns with its axes in the other order.
+pub(super) fn turned(numbers: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    (0..rows * columns).map(|at| numbers[at % rows * columns + at / rows]).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod cpu;
 pub mod cuda;
 pub mod evaluate;
+pub mod export;
 pub mod fault;
 pub mod initial;
 pub mod initialise;

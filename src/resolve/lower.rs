@@ -308,8 +308,13 @@ impl<'a> Lowering<'a, '_> {
         let fields = self.node("model")?.child("initial")?;
         let mut places = Vec::new();
         let initial = super::initial::lower(fields, &mut |path, span| places.push((path, span)), self.sink);
+        let names = fields.optional_text("names").map(str::to_owned).zip(fields.span("names"));
         places.into_iter().for_each(|(path, span)| self.origin(path, span));
-        initial
+        let mut initial = initial?;
+        if let Some((reference, span)) = names {
+            initial.rules.extend(super::initial::module(&reference, span, self.modules, self.sink)?);
+        }
+        Some(initial)
     }
 
     /// A fault when a node that names parameters names none.
@@ -583,7 +588,7 @@ fn texts<'a>(fields: &'a Fields<'_>) -> impl Iterator<Item = (String, Span)> + '
 }
 
 /// A node that does not stand, for messages.
-fn nameless(name: &str, span: Span) -> Node {
+pub(super) fn nameless(name: &str, span: Span) -> Node {
     Node {
         name: crate::syntax::Word { text: name.to_owned(), span },
         annotation: None,

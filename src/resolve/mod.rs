@@ -32,6 +32,7 @@ pub use rule::{Kind, NodeRule, Occurs, Presence, Range, Rule};
 
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
+use crate::plan::initial::InitialRule;
 use crate::plan::{Plan, Policy};
 use crate::world::{Memory, NotRegular, World};
 use crate::{stdlib, syntax};
@@ -155,6 +156,26 @@ pub fn library_policy(low: Format) -> Option<Policy> {
     let node = expand::Expander::new(&mut modules, &mut sink).primitive(&frame)?;
     let fields = primitives::fields(ModuleKind::Precision, &node, &mut sink)?;
     Some(primitives::policy(name, &fields, &mut sink))
+}
+
+/// The rules of a module of kind weights, named as in a manifest; paths are relative to `folder`.
+///
+/// # Errors
+/// What is wrong with the name or the module; its spans point into the sources.
+pub fn weight_names(
+    reference: &str,
+    folder: &Utf8Path,
+    world: &dyn World,
+    sources: &mut SourceMap,
+) -> Result<Vec<InitialRule>, Vec<Diagnostic>> {
+    let file = sources.add("--names", reference);
+    let span = Span { file, start: 0, end: reference.len() as u32 };
+    let mut sink = Sink::default();
+    let mut modules = module::Modules::new(folder, world, sources);
+    match initial::module(reference, span, &mut modules, &mut sink) {
+        Some(rules) if !sink.has_errors() => Ok(rules),
+        _ => Err(sink.diagnostics),
+    }
 }
 
 /// A library module as its documentation shows it.

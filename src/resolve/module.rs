@@ -38,14 +38,23 @@ pub enum ModuleKind {
     Schedule,
     /// Pins.
     Environment,
+    /// Names of tensors in files of weights.
+    Weights,
 }
 
 impl ModuleKind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Model, Self::Precision, Self::Scaler, Self::Optimizer, Self::Schedule, Self::Environment];
+    pub const ALL: [Self; 7] = [
+        Self::Model,
+        Self::Precision,
+        Self::Scaler,
+        Self::Optimizer,
+        Self::Schedule,
+        Self::Environment,
+        Self::Weights,
+    ];
 
-    /// The word after `kind=`, which is also the manifest's node.
+    /// The word after `kind=`, which is also the manifest's node; weights are named by `initial` in `model`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Model => "model",
@@ -54,6 +63,7 @@ impl ModuleKind {
             Self::Optimizer => "optimizer",
             Self::Schedule => "schedule",
             Self::Environment => "environment",
+            Self::Weights => "weights",
         }
     }
 
@@ -71,6 +81,7 @@ impl ModuleKind {
             Self::Optimizer => "optimizers",
             Self::Schedule => "schedules",
             Self::Environment => "environments",
+            Self::Weights => "weights",
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
     let end = || Rule::real32("final-factor", "Share of the base rate at the end.").min(0.0).max(1.0).or("0");
     match kind {
         ModuleKind::Model => Vec::new(),
+        ModuleKind::Weights => vec![super::initial::names_rule()],
         ModuleKind::Optimizer => vec![
             NodeRule::new("sgd", "stochastic gradient descent")
                 .property(lr())

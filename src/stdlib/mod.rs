@@ -48,6 +48,10 @@ library! {
     "schedules/constant"
     "schedules/cosine"
     "schedules/linear"
+    "weights/bert-huggingface"
+    "weights/gpt2-huggingface"
+    "weights/resnet-torchvision"
+    "weights/vit-torchvision"
 }
 
 /// The text of a module such as `std:models/mlp`.

@@ -16,6 +16,7 @@ mod reference;
 mod repro;
 mod runs;
 mod schemas;
+mod weights;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

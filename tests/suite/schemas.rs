@@ -170,6 +170,7 @@ fn every_document_agrees_with_its_schema() {
         "init digits",
         "init table --data rows.csv",
         "bench --blocks 1",
+        "predict --out predictions.safetensors",
         "verify",
     ] {
         answer(words(line));
@@ -180,6 +181,17 @@ fn every_document_agrees_with_its_schema() {
     let third = answer(words("run --record"));
     assert!(third["dropped"].as_array().is_some_and(|dropped| !dropped.is_empty()), "{third}");
     let record = |run: &Value| run["record"].as_str().expect("a record").to_owned();
+    let (names, folder) = (
+        "module \"all\" kind=\"weights\" doc=\"As they are.\" { body { names { map \"\" \"\"; }; }; }",
+        record(&first),
+    );
+    place.write("all.kdl", names);
+    answer(vec![
+        "export".to_owned(),
+        folder,
+        "--names=./all.kdl".to_owned(),
+        "--out=a.safetensors".to_owned(),
+    ]);
     for line in [
         "diff a.lock manifest.lock",
         "verify",

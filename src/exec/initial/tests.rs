@@ -1,6 +1,6 @@
 //! Files of first values against a small model: what fits begins so, what does not is told with its nearest name.
 
-use super::{FirstValues, captured, load, renamed};
+use super::{FirstValues, load};
 use crate::arithmetic::Isa;
 use crate::autodiff::samples::{self, Sample};
 use crate::diag::Diagnostic;
@@ -36,7 +36,8 @@ fn file(tensors: &[Tensor<'_>]) -> Vec<u8> {
 fn sample(rules: Vec<InitialRule>) -> Sample {
     let body = vec![samples::linear("blocks.0.attention", 2), samples::linear("head", 2)];
     let mut plan = samples::plan(body);
-    plan.model.initial = Some(InitialWeights { path: "w.safetensors".into(), rules });
+    let own = rules.len();
+    plan.model.initial = Some(InitialWeights { path: "w.safetensors".into(), rules, own });
     Sample { plan, features: [2].into(), labels: samples::classes(2) }
 }
 
@@ -164,21 +165,4 @@ fn damaged_files_are_refused_and_never_end_the_process() {
     let mut huge = whole;
     huge[..8].copy_from_slice(&u64::MAX.to_le_bytes());
     assert_eq!(load(&sample.plan, &graph, &huge).expect_err("a header too long")[0].code.0, 728);
-}
-
-#[test]
-fn patterns_capture_names_and_keep_the_rest() {
-    let renamed = |from: &str, to: &str, name: &str| {
-        renamed(&InitialWeights { path: "w".into(), rules: vec![map(from, to)] }, name)
-    };
-    assert_eq!(
-        renamed("h.{i}.attn", "blocks.{i}.attention", "h.11.attn.q.weight"),
-        "blocks.11.attention.q.weight"
-    );
-    assert_eq!(renamed("{path*}.gamma", "{path*}.weight", "a.b.norm.gamma"), "a.b.norm.weight");
-    assert_eq!(renamed("{path*}.gamma", "{path*}.weight", "gamma"), "weight");
-    assert_eq!(renamed("model", "", "model.head.bias"), "head.bias");
-    assert_eq!(renamed("", "model", "head.bias"), "model.head.bias");
-    assert_eq!(renamed("h.{i}", "blocks.{i}", "heads.0"), "heads.0");
-    assert!(captured("h.{i}.attn", "h.0").is_none());
 }

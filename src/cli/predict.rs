@@ -1,0 +1,76 @@
+//! `amp predict`: what a model answers to the examples of a split, as one tensor in a file.
+
+use super::args::PredictArguments;
+use super::{Exit, Failure, Ui, device, export, pipeline};
+use crate::data::Prepared;
+use crate::diag::SourceMap;
+use crate::digest::Digest;
+use crate::exec::{evaluate, initial};
+use crate::plan::initial::InitialWeights;
+use crate::probe::Environment;
+use crate::store::write_file;
+use serde_json::json;
+
+/// Runs the command: the parameters are those of a checkpoint, or those that training would begin with.
+pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
+    let out = &arguments.out;
+    if out.exists() {
+        return Err(Failure::new(Exit::Usage, format!("`{out}` is there already")).help("name another file"));
+    }
+    let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
+    let mut ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    let name = split(&ready.prepared, arguments.split.as_deref())?;
+    if let Some(path) = &arguments.checkpoint {
+        let (path, bytes) = export::checkpoint(path, ui)?;
+        let mut plan = ready.resolved.plan.clone();
+        plan.model.initial = Some(InitialWeights { path, rules: Vec::new(), own: 0 });
+        ready.initial = initial::load(&plan, &ready.compiled.graph, &bytes)
+            .map_err(|diagnostics| Failure::Manifest { diagnostics, sources: SourceMap::default() })?;
+    }
+    let environment = Environment::probe();
+    let plan = &ready.resolved.plan;
+    let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
+    if kind == device::Kind::Cpu {
+        pipeline::require_memory(&ready, &environment)?;
+    }
+    let machine = pipeline::machine(&arguments.machine)?;
+    let mut opened = device::open(kind, plan, vec![ready.compiled.step.clone()], machine, &environment)?;
+    ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
+    let threads = opened.backend.threads().clone();
+    let split = ready.prepared.split(&name).ok_or_else(|| no_split(&ready.prepared, &name))?;
+    let (shape, bytes) = threads.enter(|| {
+        let (shape, values) = evaluate::predictions(plan, &split, &mut *opened.backend)?;
+        let bytes = evaluate::predictions_file(&shape, &values)?;
+        Ok::<_, crate::exec::fault::ExecFault>((shape, bytes))
+    })?;
+    write_file(out, &bytes)?;
+    if ui.json {
+        ui.document(&json!({
+            "schema": "amp.predict/1",
+            "split": name,
+            "out": out.as_str(),
+            "shape": shape,
+            "digest": Digest::of_bytes(&bytes).to_string(),
+        }));
+    } else {
+        ui.status("Predicted", &format!("{out}: `predictions` {shape:?} of `{name}`"));
+    }
+    Ok(Exit::Done)
+}
+
+/// The split that is asked for; without a wish `test`, where there is one, and all of the data otherwise.
+fn split(prepared: &Prepared, asked: Option<&str>) -> Result<String, Failure> {
+    let names: Vec<&str> = prepared.names().collect();
+    match asked {
+        Some(asked) if names.contains(&asked) => Ok(asked.to_owned()),
+        Some(asked) => Err(no_split(prepared, asked)),
+        None if names.contains(&"test") => Ok("test".to_owned()),
+        None => Ok("train".to_owned()),
+    }
+}
+
+fn no_split(prepared: &Prepared, asked: &str) -> Failure {
+    let names: Vec<String> = prepared.names().map(|name| format!("`{name}`")).collect();
+    Failure::new(Exit::Usage, format!("the data has no split `{asked}`"))
+        .help(format!("its splits are {}", names.join(", ")))
+}
