@@ -162,7 +162,7 @@ impl Drop for Described {
 
 impl Described {
     /// A product with the bias as its epilogue. Sums are not split, so that no order of partial sums is left open.
-    fn new(call: &Call, bias: Tensor) -> Result<Self, light::CublasError> {
+    fn new(call: &Call, formats: [DType; 2], bias: Tensor) -> Result<Self, light::CublasError> {
         let size = |side: c_int| u64::try_from(side).unwrap_or(0);
         let layout = |kind, transposed: bool, rows: c_int, columns: c_int, stride: c_int| {
             let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
@@ -170,9 +170,7 @@ impl Described {
         };
         let is_transposed = |operation| operation == sys::cublasOperation_t::CUBLAS_OP_T;
         let [first, second] = [call.first, call.second].map(is_transposed);
-        // SAFETY: the types are the same numbers of the same header in both bindings.
-        let [operands, result]: [light_sys::cudaDataType; 2] =
-            unsafe { [std::mem::transmute(call.operands), std::mem::transmute(call.result)] };
+        let [operands, result] = formats.map(light_type);
         let compute = light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
         let fast = light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
         let tf32 = call.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -214,6 +212,15 @@ impl Described {
     }
 }
 
+/// A format in cublasLt's binding, which has a type of its own for it; `Call::new` refused integers.
+fn light_type(format: DType) -> light_sys::cudaDataType {
+    match format {
+        DType::F16 => light_sys::cudaDataType::CUDA_R_16F,
+        DType::Bf16 => light_sys::cudaDataType::CUDA_R_16BF,
+        _ => light_sys::cudaDataType::CUDA_R_32F,
+    }
+}
+
 fn light_failed(doing: &str, error: light::CublasError) -> ExecFault {
     ExecFault::device(format!("{doing}: cublasLt says {:?}", error.0))
         .help("`amp env` says which cuBLAS was found")
@@ -228,7 +235,8 @@ impl Products {
         let call = Call::new(product)?;
         let [x_at, w_at, y_at] = [product.b, product.a, product.y].map(|matrix| matrix.tensor.address);
         let run = || {
-            let described = Described::new(&call, bias)?;
+            let formats = [product.a, product.y].map(|matrix| matrix.tensor.format);
+            let described = Described::new(&call, formats, bias)?;
             // SAFETY: descriptors live until the return, and what they describe is read before it; the addresses are of allocations
             // of this device that hold the matrices.
             unsafe {
