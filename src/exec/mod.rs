@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod evaluate;
 pub mod export;
+pub mod family;
 pub mod fault;
 pub mod initial;
 pub mod initialise;

@@ -16,6 +16,7 @@ use super::buffer::Buffer;
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
+use crate::exec::family::Family;
 use crate::exec::program::Layout;
 use crate::graph::{Op, Value};
 
@@ -100,74 +101,15 @@ impl Call<'_> {
 
 /// Runs a node. Results that are written in place are among `outputs` and empty among the operands.
 pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
-    match call.op {
-        Op::Linear { .. } | Op::LinearBackwardInput | Op::LinearBackwardWeight | Op::BiasBackward { .. } => {
-            linear::run(call, outputs);
-        }
-        Op::Embedding { .. }
-        | Op::EmbeddingBackward { .. }
-        | Op::Gather
-        | Op::GatherBackward
-        | Op::RotaryPosition { .. } => sequence::run(call, outputs),
-        Op::Conv2d { .. }
-        | Op::Conv2dBackwardInput { .. }
-        | Op::Conv2dBackwardWeight { .. }
-        | Op::MaxPool2d { .. }
-        | Op::MaxPool2dBackward { .. }
-        | Op::Upsample2d { .. }
-        | Op::Upsample2dBackward { .. }
-        | Op::AveragePool2d { .. }
-        | Op::AveragePool2dBackward { .. } => image::run(call, outputs),
-        Op::BatchNorm { .. }
-        | Op::BatchNormInference { .. }
-        | Op::BatchNormBackward
-        | Op::LayerNorm { .. }
-        | Op::LayerNormBackward
-        | Op::RmsNorm { .. }
-        | Op::RmsNormBackward
-        | Op::GroupNorm { .. }
-        | Op::GroupNormBackward { .. }
-        | Op::Softmax { .. }
-        | Op::SoftmaxBackward { .. } => norm::run(call, outputs),
-        Op::Attention(_)
-        | Op::AttentionBackward { .. }
-        | Op::MatrixProduct { .. }
-        | Op::RelativePositionBias(_)
-        | Op::RelativePositionBiasBackward(_)
-        | Op::DisentangledBias(_)
-        | Op::DisentangledBiasBackward(_)
-        | Op::NotEqual { .. } => attention::run(call, outputs),
-        Op::Unary(_)
-        | Op::UnaryBackward(_)
-        | Op::Dropout { .. }
-        | Op::Add
-        | Op::Subtract
-        | Op::Multiply
-        | Op::Scale { .. }
-        | Op::Expand
-        | Op::Cast
-        | Op::Mean { .. }
-        | Op::MeanBackward { .. }
-        | Op::SumTo => pointwise::run(call, outputs),
-        Op::Reshape
-        | Op::Transpose { .. }
-        | Op::Concatenate { .. }
-        | Op::Slice { .. }
-        | Op::SliceBackward { .. } => shape::run(call, outputs),
-        Op::CrossEntropy { .. }
-        | Op::CrossEntropyBackward { .. }
-        | Op::MeanSquaredError
-        | Op::MeanSquaredErrorBackward
-        | Op::LossGradient { .. } => loss::run(call, outputs),
-        Op::Accumulate
-        | Op::StageBuffer
-        | Op::Unscale
-        | Op::GlobalNorm
-        | Op::ClipCoefficient { .. }
-        | Op::Update { .. }
-        | Op::CommitBuffer { .. }
-        | Op::AdvanceStep { .. }
-        | Op::ScalerUpdate { .. }
-        | Op::Clear => update::run(call, outputs),
+    match Family::of(call.op) {
+        Family::Linear => linear::run(call, outputs),
+        Family::Sequence => sequence::run(call, outputs),
+        Family::Image | Family::Pool => image::run(call, outputs),
+        Family::Norm => norm::run(call, outputs),
+        Family::Attention => attention::run(call, outputs),
+        Family::Pointwise => pointwise::run(call, outputs),
+        Family::Shape => shape::run(call, outputs),
+        Family::Loss => loss::run(call, outputs),
+        Family::Update => update::run(call, outputs),
     }
 }

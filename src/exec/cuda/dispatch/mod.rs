@@ -17,6 +17,7 @@ mod update;
 pub use shape::relayout;
 
 use super::launch::{Launches, Tensor};
+use crate::exec::family::Family;
 use crate::exec::program::Layout;
 use crate::graph::{Op, Value};
 use crate::plan::Guarantee;
@@ -127,74 +128,16 @@ impl Call<'_> {
 /// Makes the launches of a node; false where there is no kernel for it.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     launches.begin_node();
-    match call.op {
-        Op::Linear { .. } | Op::LinearBackwardInput | Op::LinearBackwardWeight | Op::BiasBackward { .. } => {
-            linear::run(call, launches)
-        }
-        Op::Embedding { .. }
-        | Op::EmbeddingBackward { .. }
-        | Op::Gather
-        | Op::GatherBackward
-        | Op::RotaryPosition { .. } => sequence::run(call, launches),
-        Op::Conv2d { .. } | Op::Conv2dBackwardInput { .. } | Op::Conv2dBackwardWeight { .. } => {
-            image::run(call, launches)
-        }
-        Op::MaxPool2d { .. }
-        | Op::MaxPool2dBackward { .. }
-        | Op::Upsample2d { .. }
-        | Op::Upsample2dBackward { .. }
-        | Op::AveragePool2d { .. }
-        | Op::AveragePool2dBackward { .. } => pool::run(call, launches),
-        Op::BatchNorm { .. }
-        | Op::BatchNormInference { .. }
-        | Op::BatchNormBackward
-        | Op::LayerNorm { .. }
-        | Op::LayerNormBackward
-        | Op::RmsNorm { .. }
-        | Op::RmsNormBackward
-        | Op::GroupNorm { .. }
-        | Op::GroupNormBackward { .. }
-        | Op::Softmax { .. }
-        | Op::SoftmaxBackward { .. } => norm::run(call, launches),
-        Op::Attention(_)
-        | Op::AttentionBackward { .. }
-        | Op::MatrixProduct { .. }
-        | Op::RelativePositionBias(_)
-        | Op::RelativePositionBiasBackward(_)
-        | Op::DisentangledBias(_)
-        | Op::DisentangledBiasBackward(_)
-        | Op::NotEqual { .. } => attention::run(call, launches),
-        Op::Unary(_)
-        | Op::UnaryBackward(_)
-        | Op::Dropout { .. }
-        | Op::Add
-        | Op::Subtract
-        | Op::Multiply
-        | Op::Scale { .. }
-        | Op::Expand
-        | Op::Cast
-        | Op::Mean { .. }
-        | Op::MeanBackward { .. }
-        | Op::SumTo => pointwise::run(call, launches),
-        Op::Reshape
-        | Op::Transpose { .. }
-        | Op::Concatenate { .. }
-        | Op::Slice { .. }
-        | Op::SliceBackward { .. } => shape::run(call, launches),
-        Op::CrossEntropy { .. }
-        | Op::CrossEntropyBackward { .. }
-        | Op::MeanSquaredError
-        | Op::MeanSquaredErrorBackward
-        | Op::LossGradient { .. } => loss::run(call, launches),
-        Op::Accumulate
-        | Op::StageBuffer
-        | Op::Unscale
-        | Op::GlobalNorm
-        | Op::ClipCoefficient { .. }
-        | Op::Update { .. }
-        | Op::CommitBuffer { .. }
-        | Op::AdvanceStep { .. }
-        | Op::ScalerUpdate { .. }
-        | Op::Clear => update::run(call, launches),
+    match Family::of(call.op) {
+        Family::Linear => linear::run(call, launches),
+        Family::Sequence => sequence::run(call, launches),
+        Family::Image => image::run(call, launches),
+        Family::Pool => pool::run(call, launches),
+        Family::Norm => norm::run(call, launches),
+        Family::Attention => attention::run(call, launches),
+        Family::Pointwise => pointwise::run(call, launches),
+        Family::Shape => shape::run(call, launches),
+        Family::Loss => loss::run(call, launches),
+        Family::Update => update::run(call, launches),
     }
 }
