@@ -121,6 +121,12 @@ impl Program {
             .copied()
     }
 
+    /// The memory layout of an instruction's image operands.
+    pub fn layout_of(&self, instruction: &Instruction) -> Layout {
+        let edges = instruction.inputs.iter().chain(&instruction.outputs);
+        edges.map(|buffer| self.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor)
+    }
+
     /// Follows views to the buffer that owns the memory.
     pub fn owner(&self, mut buffer: BufferId) -> BufferId {
         while let Place::View(of) = self.buffers[buffer].place {

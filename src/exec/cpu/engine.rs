@@ -168,11 +168,7 @@ impl Engine {
             let value = &stage.step.values[parameter.value.index()];
             if let Some(cell) = self.names.get(&value.name) {
                 let target = self.memory.cells[*cell].floats_mut(value.elements());
-                let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
-                initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, target);
-                if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
-                    target[row * columns..(row + 1) * columns].fill(0.0);
-                }
+                initialise::parameter(parameter, value, self.seed, target);
             }
         }
         for buffer in &stage.step.buffers {
@@ -386,13 +382,7 @@ impl Engine {
                 match instruction.action {
                     Action::Run(index) => {
                         let node = &nodes[index];
-                        let layout = instruction
-                            .inputs
-                            .iter()
-                            .chain(&instruction.outputs)
-                            .map(|buffer| program.buffers[*buffer].layout)
-                            .max()
-                            .unwrap_or(Layout::RowMajor);
+                        let layout = program.layout_of(instruction);
                         let results: Vec<_> =
                             node.outputs.iter().map(|id| &stage.step.values[id.index()]).collect();
                         let call = Call {

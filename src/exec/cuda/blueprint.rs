@@ -220,9 +220,7 @@ impl Blueprint {
             };
             let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
             let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
-            let edges = instruction.inputs.iter().chain(&instruction.outputs);
-            let layout =
-                edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
+            let layout = program.layout_of(instruction);
             let (done, kind) = match instruction.action {
                 Action::Run(node) => {
                     let call = Call {

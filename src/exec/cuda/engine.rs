@@ -119,11 +119,7 @@ impl Engine {
             let value = step.value(parameter.value);
             if let Some((address, _)) = self.place(&value.name) {
                 let mut target = vec![0.0; value.elements()];
-                let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
-                initialise::fill(parameter.initialiser, self.seed, &value.name, fan_in, fan_out, &mut target);
-                if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
-                    target[row * columns..(row + 1) * columns].fill(0.0);
-                }
+                initialise::parameter(parameter, value, self.seed, &mut target);
                 first.push((address, target));
             }
         }

@@ -82,8 +82,7 @@ fn each_instruction(sample: &Sample, step: &StepGraph, mut see: impl FnMut(Seen)
         };
         let inputs: Vec<(Value, Buffer)> = instruction.inputs.iter().map(edge).collect();
         let owners: Vec<usize> = instruction.inputs.iter().map(|buffer| program.owner(*buffer)).collect();
-        let edges = instruction.inputs.iter().chain(&instruction.outputs);
-        let layout = edges.map(|buffer| program.buffers[*buffer].layout).max().unwrap_or(Layout::RowMajor);
+        let layout = program.layout_of(instruction);
         let outputs: Vec<(usize, Value)> = instruction
             .outputs
             .iter()
