@@ -1,6 +1,7 @@
 //! From a node to its launches: one arm an op, grouped by family as on the CPU. Nothing runs here.
 
 mod attention;
+mod batch_norm;
 mod columns;
 pub(super) mod image;
 mod linear;
