@@ -245,7 +245,7 @@ impl Blueprint {
                         .map(|(node, member, inputs, outputs)| call_of(*node, member, inputs, outputs));
                     let calls: Vec<Call<'_>> = calls.collect();
                     (
-                        dispatch::run_group(group.kind, &calls, launches),
+                        dispatch::run_group(group.kind, &calls, &operands(&group.beside), launches),
                         calls.first().map_or("group", |call| call.op.kind()),
                     )
                 }

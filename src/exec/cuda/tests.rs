@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod attention;
+mod batch_norm;
 mod cases;
 mod image;
 mod linear;

@@ -12,12 +12,13 @@ use crate::graph::{DType, Op};
 const APPLY: (u32, usize) = (256, 16);
 /// Threads of a block of the kernels for channels in eights, and the most of them side by side.
 const EIGHTS: (u32, usize) = (256, 8);
-/// Blocks of threads that sum: four for each multiprocessor of an H200, or two where two operands are read.
-const SUMMING: [usize; 2] = [528, 264];
+/// Blocks of threads that sum one operand, or more: four for each multiprocessor of an H200.
+const SUMMING: [usize; 2] = [528, 528];
 /// Blocks of threads that go over memory once, at the least; where rows are many, a thread takes up to so many groups of four.
 const APPLYING: (usize, usize) = (1056, 8);
-/// Threads from which on the sums of a portable normalisation have eight channels each: fewer do not keep memory busy.
-const BUSY: usize = 16_384;
+/// Threads from which on the sums of a portable normalisation have eight channels each: fewer do not keep memory busy. Tests take
+/// small operands.
+const BUSY: usize = if cfg!(test) { 4 } else { 16_384 };
 
 /// What follows a normalisation in its launch, in this order.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +69,46 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     }
 }
 
-/// Whether a normalisation of this value takes what stands around it into its launches.
-pub fn joins(call: &Call<'_>, x: &Operand<'_>) -> bool {
-    Matrix::new(call, x).strips().is_some()
+/// A normalisation, the addition of a residual if there is one, ReLU if there is one.
+pub fn forward_group(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let ([norm, ..], [.., last]) = (calls, calls) else { return false };
+    let mut follow = Follow { normal: norm.output(0).format, residual: None, rectify: false };
+    for call in &calls[1..] {
+        match call.op {
+            Op::Add => {
+                // The sum has no other effect than its operand's value, whichever operand stands first.
+                let own = norm.outputs[0].value.name.as_str();
+                let Some(other) = call.inputs.iter().find(|operand| operand.value.name != own) else { return false };
+                follow.residual = Some((other.tensor, call.output(0).format));
+            }
+            _ => follow.rectify = true,
+        }
+    }
+    match norm.op {
+        Op::BatchNorm { .. } => training(norm, &follow, last.output(0), launches),
+        _ => inference(norm, &follow, last.output(0), launches),
+    }
+}
+
+/// The sum of two gradients if there is one, the gradient of ReLU, that of a normalisation. `beside` are β and the normalised value if
+/// that is made once more.
+pub fn backward_group(calls: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launches) -> bool {
+    let [sums @ .., relu, norm] = calls else { return false };
+    let masked = relu.output(0);
+    let incoming = match (beside, sums) {
+        ([beta, normal], _) => Incoming::Rectified {
+            dy: relu.input(0),
+            beta: beta.tensor,
+            normal: normal.tensor.format,
+            masked: masked.format,
+        },
+        (_, []) => Incoming::Masked { dy: (relu.input(0), None), mask: relu.input(1), masked },
+        (_, [sum, ..]) => {
+            let dy = (sum.input(0), Some((sum.input(1), sum.output(0).format)));
+            Incoming::Masked { dy, mask: relu.input(1), masked }
+        }
+    };
+    backward(norm, &incoming, launches)
 }
 
 /// The rows × channels matrix of a batch normalisation.
@@ -175,7 +213,7 @@ fn optional(format: Option<DType>) -> i32 {
     format.map_or(-1, number)
 }
 
-/// The training form; what follows is there only where [`joins`] says so.
+/// The training form; what follows is there only where channels come in eights and last.
 pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Launches) -> bool {
     let Op::BatchNorm { eps, momentum } = call.op else { return false };
     let [x, gamma, beta, old_mean, old_variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
@@ -255,8 +293,8 @@ pub fn inference(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Lau
     apply(&matrix, x, [mean, Tensor::NONE, variance], *eps, [gamma, beta], follow, y, launches)
 }
 
-/// The gradients of [`training`]. The node's own first operand is not looked at; another than a plain one is there only where [`joins`]
-/// says so.
+/// The gradients of [`training`]. The node's own first operand is not looked at; another than a plain one is there only where
+/// channels come in eights and last.
 pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -> bool {
     let [x, gamma, mean, rstd] = [1, 2, 3, 4].map(|index| call.input(index));
     let [dx, dgamma, dbeta] = [0, 1, 2].map(|index| call.output(index));
