@@ -53,9 +53,11 @@ fn time(
     let mut steps = |engine: &mut dyn Backend, count: u64| {
         let watch = Stopwatch::start();
         for _ in 0..count {
-            engine.step(0, &batches[number as usize % batches.len()], number, rate)?;
-            engine.fingerprint()?;
+            engine.begin(0, &batches[number as usize % batches.len()], number, rate)?;
             number += 1;
+            engine.ahead(&batches[number as usize % batches.len()])?;
+            engine.finish()?;
+            engine.fingerprint()?;
         }
         Ok::<f64, ExecFault>(watch.seconds())
     };

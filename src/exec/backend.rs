@@ -71,7 +71,29 @@ pub trait Backend: Send {
     /// The device's own.
     fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault>;
 
-    /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
+    /// Begins an optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams. A device works on it
+    /// while the host goes on.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault>;
+
+    /// Takes the micro-batches that the next [`Backend::begin`] will be given, while the step that was begun goes on: a device of its
+    /// own has them brought to it meanwhile.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn ahead(&mut self, _batches: &[Batch]) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    /// Waits for the step that was begun.
+    ///
+    /// # Errors
+    /// The device's own; no step was begun.
+    fn finish(&mut self) -> Result<StepResult, ExecFault>;
+
+    /// One optimizer step from beginning to end.
     ///
     /// # Errors
     /// The device's own.
@@ -81,7 +103,10 @@ pub trait Backend: Send {
         batches: &[Batch],
         number: u64,
         rate: f32,
-    ) -> Result<StepResult, ExecFault>;
+    ) -> Result<StepResult, ExecFault> {
+        self.begin(stage, batches, number, rate)?;
+        self.finish()
+    }
 
     /// The name of the first gradient that was not finite in the last step, if one was.
     fn first_non_finite_gradient(&self) -> Option<String>;

@@ -105,28 +105,36 @@ fn train_here(
     engine.set_scale(plan.scaler.first_scale())?;
     let accumulate = u64::from(plan.train.accumulate.max(1));
     let mut order = None;
-    for number in 0..length.steps {
-        if observer.stop() {
-            return Ok(Ending::Interrupted(number));
-        }
+    let mut batches_of = |number: u64| -> Vec<Batch> {
         let (epoch, within) = (number / length.steps_per_epoch, number % length.steps_per_epoch);
         let order = match &order {
             Some((of, order)) if *of == epoch => order,
             _ => &order.insert((epoch, batches.epoch(epoch))).1,
         };
-        let micro_batches: Vec<Batch> = (0..accumulate)
-            .map(|micro| {
-                let indices = order.batch((within * accumulate + micro) as usize);
-                gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
-            })
-            .collect();
+        let micro_batches = (0..accumulate).map(|micro| {
+            let indices = order.batch((within * accumulate + micro) as usize);
+            gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
+        });
+        micro_batches.collect()
+    };
+    let mut next = None;
+    for number in 0..length.steps {
+        if observer.stop() {
+            return Ok(Ending::Interrupted(number));
+        }
+        let epoch = number / length.steps_per_epoch;
+        let micro_batches = next.take().unwrap_or_else(|| batches_of(number));
         let full = micro_batches[0].features.len() == plan.data.batch * split.width();
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
         for (group, settings) in plan.groups.iter().enumerate() {
             let base = settings.optimizer.learning_rate();
             engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps))?;
         }
-        let result = engine.step(usize::from(!full), &micro_batches, number, rate)?;
+        engine.begin(usize::from(!full), &micro_batches, number, rate)?;
+        if number + 1 < length.steps {
+            engine.ahead(next.insert(batches_of(number + 1)))?;
+        }
+        let result = engine.finish()?;
         let step = Step {
             step: number + 1,
             epoch,

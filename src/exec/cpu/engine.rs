@@ -82,6 +82,8 @@ pub struct Engine {
     memory: Memory,
     /// Name of the first gradient that was not finite in the last step.
     culprit: Option<String>,
+    /// What the step that was begun came to, until somebody asks.
+    done: Option<StepResult>,
     keys: Keys,
     /// Seconds and calls by op kind, when somebody measures.
     profile: Option<BTreeMap<String, OpTime>>,
@@ -98,6 +100,7 @@ impl Engine {
             names: BTreeMap::new(),
             memory: Memory::default(),
             culprit: None,
+            done: None,
             keys: Keys::new(),
             profile: None,
         };
@@ -438,16 +441,15 @@ impl Backend for Engine {
         Ok(())
     }
 
-    fn step(
-        &mut self,
-        stage: usize,
-        batches: &[Batch],
-        number: u64,
-        rate: f32,
-    ) -> Result<StepResult, ExecFault> {
+    fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault> {
         // The whole step runs on a worker, so that no kernel waits for a hand-over from another thread.
         let threads = self.threads.clone();
-        Ok(threads.enter(|| self.step(stage, batches, number, rate)))
+        self.done = Some(threads.enter(|| self.step(stage, batches, number, rate)));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<StepResult, ExecFault> {
+        self.done.take().ok_or_else(ExecFault::no_step_begun)
     }
 
     fn first_non_finite_gradient(&self) -> Option<String> {

@@ -127,6 +127,10 @@ impl Device for Emulated {
             Launch::Clear { address, bytes } => unsafe {
                 std::ptr::write_bytes(*address as *mut u8, 0, *bytes)
             },
+            // SAFETY: as above.
+            Launch::Copy { from, to, bytes } => unsafe {
+                std::ptr::copy(*from as *const u8, *to as *mut u8, *bytes)
+            },
         }
         Ok(())
     }

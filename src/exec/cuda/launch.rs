@@ -168,6 +168,15 @@ pub enum Launch {
         /// How many.
         bytes: usize,
     },
+    /// Copies bytes within the device.
+    Copy {
+        /// First byte that is read.
+        from: u64,
+        /// First byte that is written.
+        to: u64,
+        /// How many.
+        bytes: usize,
+    },
 }
 
 impl Launch {
@@ -191,6 +200,7 @@ impl Launch {
             Self::Product(_) => "library product",
             Self::BiasedProduct(..) => "library product with bias",
             Self::Clear { .. } => "clear",
+            Self::Copy { .. } => "copy",
         }
     }
 }
