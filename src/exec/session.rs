@@ -117,37 +117,52 @@ fn train_here(
         });
         micro_batches.collect()
     };
-    let mut next = None;
-    for number in 0..length.steps {
-        if observer.stop() {
-            return Ok(Ending::Interrupted(number));
-        }
-        let epoch = number / length.steps_per_epoch;
-        let micro_batches = next.take().unwrap_or_else(|| batches_of(number));
+    let begin = |engine: &mut dyn Backend, number: u64, micro_batches: &[Batch]| {
         let full = micro_batches[0].features.len() == plan.data.batch * split.width();
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
         for (group, settings) in plan.groups.iter().enumerate() {
             let base = settings.optimizer.learning_rate();
             engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps))?;
         }
-        engine.begin(usize::from(!full), &micro_batches, number, rate)?;
-        if number + 1 < length.steps {
+        engine.begin(usize::from(!full), micro_batches, number, rate)?;
+        Ok::<f32, ExecFault>(rate)
+    };
+    let (mut next, mut begun) = (None, None);
+    for number in 0..length.steps {
+        let rate = match begun.take() {
+            Some(rate) => rate,
+            None if observer.stop() => return Ok(Ending::Interrupted(number)),
+            None => begin(engine, number, &next.take().unwrap_or_else(|| batches_of(number)))?,
+        };
+        let follows = number + 1 < length.steps;
+        if follows && engine.works_beside() {
             engine.ahead(next.insert(batches_of(number + 1)))?;
         }
-        let result = engine.finish()?;
+        let (result, seal) = (engine.finish()?, engine.seal()?);
+        let due = is_due(plan.evaluate.every, number + 1, &length);
+        // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
+        let plain = follows
+            && engine.works_beside()
+            && !due
+            && !result.skipped
+            && result.loss.is_finite()
+            && !observer.stop();
+        if let Some(batches) = next.take_if(|_| plain) {
+            begun = Some(begin(engine, number + 1, &batches)?);
+        }
         let step = Step {
             step: number + 1,
-            epoch,
+            epoch: number / length.steps_per_epoch,
             loss: result.loss,
             gradient_norm: result.gradient_norm,
             scale: result.scale,
             learning_rate: rate,
             skipped: result.skipped,
-            fingerprint: engine.fingerprint()?,
+            fingerprint: seal.digest(),
         };
         observer.event(&Event::Step(step))?;
         judge(plan, engine, number, &result, observer)?;
-        if is_due(plan.evaluate.every, number + 1, &length) {
+        if due {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
             }

@@ -12,7 +12,7 @@ use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::Digest;
 use crate::exec::backend::{Backend, DeviceUse};
-pub use crate::exec::backend::{Batch, OpTime, StepResult};
+pub use crate::exec::backend::{Batch, OpTime, Seal, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
@@ -295,13 +295,18 @@ impl Engine {
         }
     }
 
-    /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
-    pub fn fingerprint(&self) -> Digest {
+    /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
+    pub fn seal(&self) -> Seal {
         let mut bytes = Vec::new();
         for (_, _, values) in self.parameters() {
             fingerprint(self.isa, &self.threads, &self.keys, values, &mut bytes);
         }
-        Digest::of_bytes(&bytes)
+        Seal(bytes)
+    }
+
+    /// The digest of all parameters.
+    pub fn fingerprint(&self) -> Digest {
+        self.seal().digest()
     }
 
     /// The model's answers for a batch, in evaluation form.
@@ -456,8 +461,8 @@ impl Backend for Engine {
         self.first_non_finite_gradient()
     }
 
-    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
-        Ok(Self::fingerprint(self))
+    fn seal(&mut self) -> Result<Seal, ExecFault> {
+        Ok(Self::seal(self))
     }
 
     fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {

@@ -154,7 +154,7 @@ impl Blueprint {
         let blocks = blueprint.fingerprinted(steps).into_iter().map(|cell| cell.elements.div_ceil(BLOCK));
         blueprint.sums = blocks.sum::<usize>() * 16;
         // Once without addresses, to learn how much memory beside the values there has to be.
-        let (_, launches) = blueprint.lower(steps, Bases::default())?;
+        let (_, _, launches) = blueprint.lower(steps, Bases::default())?;
         blueprint.footprint.scratch = launches.scratch_bytes();
         blueprint.footprint.constants = blueprint.fixed() + launches.constant_bytes.len();
         Ok(blueprint)
@@ -176,12 +176,13 @@ impl Blueprint {
         before + self.batch[..part].iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum::<usize>()
     }
 
-    /// Makes the launches of every step graph: training, then evaluation. The tables that they read come with them.
+    /// Makes the launches of every step graph, training, then evaluation, and those of the fingerprint. The tables that they read come
+    /// with them.
     pub(super) fn lower(
         &self,
         steps: &[StepGraph],
         bases: Bases,
-    ) -> Result<(Vec<[Placed; 2]>, Launches), ExecFault> {
+    ) -> Result<(Vec<[Placed; 2]>, Section, Launches), ExecFault> {
         let mut launches = Launches::new(bases.scratch, bases.constants + self.fixed() as u64);
         let mut stages = Vec::new();
         for (step, Programs { nodes, train, evaluation }) in steps.iter().zip(&self.programs) {
@@ -189,7 +190,13 @@ impl Blueprint {
             let evaluation = self.lower_program(step, &step.evaluation, evaluation, bases, &mut launches)?;
             stages.push([train, evaluation]);
         }
-        Ok((stages, launches))
+        launches.list.clear();
+        let cells = self.fingerprinted(steps).into_iter();
+        let tensors: Vec<(u64, usize)> =
+            cells.map(|cell| (bases.persistent + cell.offset as u64, cell.elements)).collect();
+        dispatch::fingerprint(&tensors, bases.keys(), bases.sums(), &mut launches);
+        let fingerprint = Section { launches: std::mem::take(&mut launches.list), graph: None };
+        Ok((stages, fingerprint, launches))
     }
 
     /// Gives every persistent value of the programs its room.
@@ -301,7 +308,7 @@ impl Blueprint {
     }
 
     /// Parameters in the order of their names, as the fingerprint takes them.
-    pub(super) fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
+    fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
         let Some(step) = steps.first() else { return Vec::new() };
         let mut names: Vec<&String> = step
             .parameters

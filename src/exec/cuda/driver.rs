@@ -234,12 +234,10 @@ impl Device for Driver {
 
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault> {
         self.bind()?;
-        if !bytes.is_empty() {
-            // SAFETY: the range is of an allocation of this device; `bytes` stays borrowed until the copy is waited for.
-            unsafe { result::memcpy_dtoh_async(bytes, address, self.stream.cu_stream()) }
-                .map_err(|error| fault("copying from the device", error))?;
+        if bytes.is_empty() {
+            return self.synchronise();
         }
-        self.synchronise()
+        self.staging.download(address, bytes, self.stream.cu_stream())
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {

@@ -6,16 +6,15 @@
 use super::blueprint::{Bases, Blueprint, Cell, Footprint, LOSSES, Placed, REPORT, Section};
 use super::device::Device;
 use super::dispatch::Arithmetic;
-use super::launch::{Arguments, Launch, Launches, Tensor};
+use super::launch::{Launch, Tensor};
 use crate::arithmetic::Isa;
-use crate::digest::Digest;
-use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, StepResult};
+use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, Seal, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
-use crate::exec::reference::fingerprint::{BLOCK, Keys};
+use crate::exec::reference::fingerprint::Keys;
 use crate::exec::schedule::decimal;
 use crate::graph::{DType, StepGraph, ValueId};
 use std::collections::BTreeMap;
@@ -69,9 +68,10 @@ impl Engine {
             constants: device.allocate(room.constants)?,
         };
         device.launch(&Launch::Clear { address: bases.persistent, bytes: room.persistent })?;
-        let (placed, launches) = blueprint.lower(&steps, bases)?;
+        let (placed, fingerprint, launches) = blueprint.lower(&steps, bases)?;
         device.upload(bases.constants + blueprint.fixed() as u64, &launches.constant_bytes)?;
-        let fingerprint = fingerprint(&blueprint, &steps, bases, &mut *device)?;
+        let keys: Vec<u8> = Keys::new().0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
+        device.upload(bases.keys(), &keys)?;
         let stages = steps.into_iter().zip(placed);
         let stages = stages.map(|(step, [train, evaluation])| Stage { step, train, evaluation }).collect();
         let mut engine = Self {
@@ -341,6 +341,10 @@ impl Backend for Engine {
         Ok(())
     }
 
+    fn works_beside(&self) -> bool {
+        true
+    }
+
     fn ahead(&mut self, batches: &[Batch]) -> Result<(), ExecFault> {
         let Some(batch) = batches.first() else { return Ok(()) };
         for (part, from) in [&batch.features, &batch.labels].into_iter().enumerate() {
@@ -380,14 +384,14 @@ impl Backend for Engine {
         })
     }
 
-    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
-        if let Some(sums) = &self.sums {
-            return Ok(Digest::of_bytes(sums));
+    fn seal(&mut self) -> Result<Seal, ExecFault> {
+        if let Some(sums) = self.sums.take() {
+            return Ok(Seal(sums));
         }
         run(&mut *self.device, &self.fingerprint)?;
         let mut bytes = vec![0; self.blueprint.sums];
         self.device.download(self.bases.sums(), &mut bytes)?;
-        Ok(Digest::of_bytes(&bytes))
+        Ok(Seal(bytes))
     }
 
     fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
@@ -406,29 +410,6 @@ impl Backend for Engine {
     fn first_non_finite_gradient(&self) -> Option<String> {
         self.culprit.clone()
     }
-}
-
-/// Puts the fingerprint's keys on the device and makes its launches: one for each parameter, in the order of their names.
-fn fingerprint(
-    blueprint: &Blueprint,
-    steps: &[StepGraph],
-    bases: Bases,
-    device: &mut dyn Device,
-) -> Result<Section, ExecFault> {
-    let keys = Keys::new();
-    let bytes: Vec<u8> = keys.0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
-    device.upload(bases.keys(), &bytes)?;
-    let mut launches = Launches::new(0, 0);
-    let mut out = bases.sums();
-    for cell in blueprint.fingerprinted(steps) {
-        let blocks = cell.elements.div_ceil(BLOCK);
-        let values = bases.persistent + cell.offset as u64;
-        let arguments =
-            Arguments::new().address(values).size(cell.elements).address(bases.keys()).address(out);
-        launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
-        out += blocks as u64 * 16;
-    }
-    Ok(Section { launches: launches.list, graph: None })
 }
 
 fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {
