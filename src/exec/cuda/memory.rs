@@ -50,7 +50,7 @@ impl Planned {
         planned.fold_casts(nodes, &kept);
         planned.widen_rows(nodes, values, &kept);
         planned.add_tails(nodes, &kept);
-        fusion::fuse(&mut planned, nodes, &kept);
+        fusion::fuse(&mut planned, nodes, values, &kept);
         planned.assign(&kept);
         planned
     }
