@@ -1,6 +1,6 @@
 //! The launches of nodes that run together; see `fusion.rs` for which do.
 
-use super::{Call, Operand, batch_norm, update};
+use super::{Call, Operand, batch_norm, shape, update};
 use crate::exec::cuda::fusion::Kind;
 use crate::exec::cuda::launch::Launches;
 
@@ -13,5 +13,6 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], beside: &[Operand<'_>], launche
         Kind::Commits => update::commits(calls, launches),
         Kind::NormForward => batch_norm::forward_group(calls, launches),
         Kind::NormBackward | Kind::RectifiedNormBackward => batch_norm::backward_group(calls, beside, launches),
+        Kind::Join => shape::join(calls, launches),
     }
 }
