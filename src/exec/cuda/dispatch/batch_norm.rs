@@ -78,7 +78,9 @@ pub fn forward_group(calls: &[Call<'_>], launches: &mut Launches) -> bool {
             Op::Add => {
                 // The sum has no other effect than its operand's value, whichever operand stands first.
                 let own = norm.outputs[0].value.name.as_str();
-                let Some(other) = call.inputs.iter().find(|operand| operand.value.name != own) else { return false };
+                let Some(other) = call.inputs.iter().find(|operand| operand.value.name != own) else {
+                    return false;
+                };
                 follow.residual = Some((other.tensor, call.output(0).format));
             }
             _ => follow.rectify = true,
@@ -189,12 +191,25 @@ impl Matrix {
     }
 
     /// Launches a kernel whose blocks of threads take `part` rows each.
-    fn over(&self, strips: Strips, part: usize, name: &'static str, arguments: Arguments, launches: &mut Launches) {
+    fn over(
+        &self,
+        strips: Strips,
+        part: usize,
+        name: &'static str,
+        arguments: Arguments,
+        launches: &mut Launches,
+    ) {
         launches.kernel(name, [self.rows.div_ceil(part), strips.across, 1], EIGHTS.0, arguments);
     }
 
     /// The arguments of a kernel that sums in one pass, which leaves zeros where it counts.
-    fn summing(&self, strips: Strips, part: usize, arguments: Arguments, launches: &mut Launches) -> Arguments {
+    fn summing(
+        &self,
+        strips: Strips,
+        part: usize,
+        arguments: Arguments,
+        launches: &mut Launches,
+    ) -> Arguments {
         let partials = self.scratch(2 * self.rows.div_ceil(part), launches);
         let done = launches.constant(&vec![0; strips.across * 4]);
         let arguments = arguments.size(self.rows).size(self.channels).size(part).int(strips.lanes as i32);
@@ -221,9 +236,8 @@ pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Laun
     let matrix = Matrix::new(call, &call.inputs[0]);
     let own = matrix.scratch(2, launches);
     let [own_mean, own_rstd] = [own, own + 4 * matrix.channels as u64];
-    let before = |arguments: Arguments| {
-        arguments.float(*eps).float(*momentum).tensor(old_mean).tensor(old_variance)
-    };
+    let before =
+        |arguments: Arguments| arguments.float(*eps).float(*momentum).tensor(old_mean).tensor(old_variance);
     match matrix.strips().filter(|_| call.arithmetic == Arithmetic::Device) {
         Some(strips) => {
             let part = strips.part(matrix.rows, 8, SUMMING[0]);
@@ -245,7 +259,7 @@ pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Laun
         }
     }
     let statistics = [Tensor::f32(own_mean), Tensor::f32(own_rstd), Tensor::NONE];
-    apply(&matrix, x, statistics, *eps, [gamma, beta], follow, y, launches)
+    apply(&matrix, [x, y], statistics, *eps, [gamma, beta], follow, launches)
 }
 
 /// Block sums of x, or of its squared distance to a mean, in the declared order.
@@ -264,12 +278,11 @@ fn block_sums(matrix: &Matrix, x: Tensor, mean: u64, partials: u64, launches: &m
 /// y = ((x - mean)·rstd)·γ + β and what follows; where the variance is there, rstd is made of it.
 fn apply(
     matrix: &Matrix,
-    x: Tensor,
+    [x, y]: [Tensor; 2],
     [mean, rstd, variance]: [Tensor; 3],
     epsilon: f32,
     [gamma, beta]: [Tensor; 2],
     follow: &Follow,
-    y: Tensor,
     launches: &mut Launches,
 ) -> bool {
     let arguments = Arguments::new().tensor(x).tensor(mean).tensor(rstd).tensor(variance);
@@ -290,7 +303,7 @@ pub fn inference(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Lau
     let Op::BatchNormInference { eps } = call.op else { return false };
     let [x, gamma, beta, mean, variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
     let matrix = Matrix::new(call, &call.inputs[0]);
-    apply(&matrix, x, [mean, Tensor::NONE, variance], *eps, [gamma, beta], follow, y, launches)
+    apply(&matrix, [x, y], [mean, Tensor::NONE, variance], *eps, [gamma, beta], follow, launches)
 }
 
 /// The gradients of [`training`]. The node's own first operand is not looked at; another than a plain one is there only where
@@ -352,8 +365,12 @@ pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -
 
 const SUMS: [&str; 4] =
     ["gradient_sums_plain", "gradient_sums_rectified", "gradient_sums_masked", "gradient_sums_joined"];
-const BLOCKS: [&str; 4] =
-    ["gradient_blocks_plain", "gradient_blocks_rectified", "gradient_blocks_masked", "gradient_blocks_joined"];
+const BLOCKS: [&str; 4] = [
+    "gradient_blocks_plain",
+    "gradient_blocks_rectified",
+    "gradient_blocks_masked",
+    "gradient_blocks_joined",
+];
 
 /// The gradients of the parameters from block sums.
 fn totals(matrix: &Matrix, partials: u64, [dgamma, dbeta]: [Tensor; 2], own: u64, launches: &mut Launches) {

@@ -12,7 +12,9 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], beside: &[Operand<'_>], launche
         Kind::Updates => update::updates(calls, launches),
         Kind::Commits => update::commits(calls, launches),
         Kind::NormForward => batch_norm::forward_group(calls, launches),
-        Kind::NormBackward | Kind::RectifiedNormBackward => batch_norm::backward_group(calls, beside, launches),
+        Kind::NormBackward | Kind::RectifiedNormBackward => {
+            batch_norm::backward_group(calls, beside, launches)
+        }
         Kind::Join => shape::join(calls, launches),
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn forward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)
 
 /// The result of an addition of a value and another that lies alike.
 fn residual(view: &View<'_>, time: usize, value: BufferId) -> Option<BufferId> {
-    let (Op::Add, [a, b], [sum]) = (view.op(time)?, &view.at(time).inputs[..], &view.at(time).outputs[..]) else {
+    let (Op::Add, [a, b], [sum]) = (view.op(time)?, &view.at(time).inputs[..], &view.at(time).outputs[..])
+    else {
         return None;
     };
     let alike = [a, b].into_iter().all(|operand| lies_alike(view, *operand, value));
@@ -96,7 +97,7 @@ fn maker(view: &View<'_>, result: BufferId) -> Option<usize> {
 fn any_op<'a>(view: &'a View<'_>, time: usize) -> Option<(&'a Op, &'a Instruction)> {
     let instruction = view.at(time);
     match instruction.action {
-        Action::Run(node) => Some((&view.nodes[node], instruction)).map(|(node, it)| (&node.op, it)),
+        Action::Run(node) => Some((&view.nodes[node].op, instruction)),
         Action::Relayout => None,
     }
 }
@@ -104,7 +105,8 @@ fn any_op<'a>(view: &'a View<'_>, time: usize) -> Option<(&'a Op, &'a Instructio
 /// The normalisation whose values the ReLU took that these two are the gradients of, if they can be made once more: of operands that
 /// are still what they were.
 fn forward_of<'a>(view: &'a View<'_>, relu_backward: usize, backward: usize) -> Option<&'a Instruction> {
-    let (_, relu) = any_op(view, maker(view, view.at(relu_backward).inputs[1])?).filter(|(op, _)| **op == RELU)?;
+    let (_, relu) =
+        any_op(view, maker(view, view.at(relu_backward).inputs[1])?).filter(|(op, _)| **op == RELU)?;
     let (_, norm) =
         any_op(view, maker(view, relu.inputs[0])?).filter(|(op, _)| matches!(op, Op::BatchNorm { .. }))?;
     let [_, x, gamma, mean, rstd] = view.at(backward).inputs[..] else { return None };

@@ -23,7 +23,7 @@ fn positive(stream: u64, channels: usize) -> (Value, Buffer) {
 
 /// Means and variances far apart, one row, several parts of several groups of rows, side by side.
 const SIZES: [[usize; 4]; 6] =
-    [[1, 8, 1, 1], [2, 24, 5, 7], [3, 64, 9, 9], [1, 256, 3, 3], [9, 128, 30, 31], [20, 64, 33, 32]];
+    [[1, 8, 1, 1], [2, 24, 5, 7], [3, 64, 9, 9], [1, 256, 3, 3], [3, 128, 30, 31], [5, 64, 33, 32]];
 
 /// Sums have another order and no second pass, so a bound holds: some units of f32, relative to what was summed, or one of the format
 /// of the result.
@@ -38,7 +38,8 @@ fn sums_of_the_device_are_near_and_repeat() {
             let statistic = || value(&[channels], DType::F32);
             let x = || numbers(1, shape, dtype, centre);
             let results = vec![value(shape, dtype), statistic(), statistic(), statistic(), statistic()];
-            let forward = Case::new(FORWARD, vec![x(), one(2), one(3), one(4), positive(5, channels)], results);
+            let forward =
+                Case::new(FORWARD, vec![x(), one(2), one(3), one(4), positive(5, channels)], results);
             let rows = (shape[0] * shape[2] * shape[3]) as f32;
             let (mean, rstd) = {
                 let expected = forward.expected();
@@ -70,7 +71,7 @@ fn sums_of_the_device_are_near_and_repeat() {
                         let near = (wanted - got).abs() <= unit * wanted.abs().max(scale);
                         let equal = wanted == got || wanted.is_nan() && got.is_nan();
                         assert!(
-                            near || equal || rows == 1.0 && index != 1,
+                            near || equal,
                             "{shape:?} {dtype} {} result {index}: {wanted} {got}",
                             case.op.kind()
                         );
@@ -111,7 +112,8 @@ impl Chain<'_> {
         let operands = |edges: &[usize]| -> Vec<Operand<'_>> {
             edges.iter().map(|edge| Operand::new(tensors[*edge], &self.values[*edge])).collect()
         };
-        let edges: Vec<_> = self.links.iter().map(|(op, from, to)| (op, operands(from), operands(to))).collect();
+        let edges: Vec<_> =
+            self.links.iter().map(|(op, from, to)| (op, operands(from), operands(to))).collect();
         let calls: Vec<Call<'_>> = edges
             .iter()
             .map(|(op, inputs, outputs)| Call {
@@ -129,7 +131,8 @@ impl Chain<'_> {
         match kind {
             Some(kind) => {
                 let beside = operands(self.beside);
-                launch_all(device, |launches| dispatch::run_group(kind, &calls, &beside, launches)).expect("a kernel");
+                launch_all(device, |launches| dispatch::run_group(kind, &calls, &beside, launches))
+                    .expect("a kernel");
             }
             None => calls.iter().for_each(|call| launch(device, call).expect("a kernel")),
         }
@@ -177,7 +180,8 @@ fn values(shape: &[usize], formats: &[Option<DType>], given: &[f32]) -> (Vec<Val
     let numbers = given.iter().zip(&values).zip(20..).map(|((spread, value), stream)| {
         let numbers = cases::mixed(stream, value.elements(), value.shape.len() > 1 && *spread < 0.0);
         let format = value.dtype.format().unwrap_or(Format::F32);
-        let scaled = numbers.into_iter().map(|x| if *spread == 0.0 { x.abs() + 0.5 } else { x * spread.abs() });
+        let scaled =
+            numbers.into_iter().map(|x| if *spread == 0.0 { x.abs() + 0.5 } else { x * spread.abs() });
         Buffer::Float(scaled.map(|x| round(format, x)).collect())
     });
     let numbers = numbers.collect();
@@ -192,8 +196,7 @@ fn normalisation_residual_and_relu_together_have_the_bits_of_each_alone() {
             for special in [1.0, -1.0] {
                 // x, γ, β, running mean and variance, residual; normalised, four statistics, sum, result.
                 let formats = [Some(x), None, None, None, None, Some(residual), Some(normal), None, None];
-                let formats: Vec<_> =
-                    formats.into_iter().chain([None, None, Some(sum), Some(y)]).collect();
+                let formats: Vec<_> = formats.into_iter().chain([None, None, Some(sum), Some(y)]).collect();
                 let (values, given) = values(&shape, &formats, &[special, 1.0, 1.0, 1.0, 0.0, special]);
                 let norm: Link<'_> = (FORWARD, &[0, 1, 2, 3, 4], &[6, 7, 8, 9, 10]);
                 let chains: [(&[Link<'_>], &[usize]); 4] = [
@@ -283,8 +286,13 @@ fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
                     (gradient.clone(), &[5, 7], &[8]),
                     (Op::BatchNormBackward, &[8, 0, 1, 3, 4], &[9, 10, 11]),
                 ];
-                let chain =
-                    Chain { values: values.clone(), given: given.clone(), links, beside: &[2, 6], inner: &[6, 8] };
+                let chain = Chain {
+                    values: values.clone(),
+                    given: given.clone(),
+                    links,
+                    beside: &[2, 6],
+                    inner: &[6, 8],
+                };
                 chain.check(Kind::RectifiedNormBackward, &format!("{shape:?} {formats:?} {spread}"));
             }
         }
