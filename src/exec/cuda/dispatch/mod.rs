@@ -2,6 +2,7 @@
 
 mod attention;
 mod columns;
+mod group;
 pub(super) mod image;
 mod linear;
 mod loss;
@@ -14,6 +15,7 @@ mod shape;
 mod unfold;
 mod update;
 
+pub use group::run_group;
 pub use shape::relayout;
 
 use super::launch::{Launches, Tensor};
