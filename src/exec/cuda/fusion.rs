@@ -4,6 +4,8 @@
 //! **Invariant: a group gives the bits of its members run one by one.** A kernel of a chain rounds each inner result to the format
 //! that it would have been stored in, so a chain is faster and nothing else.
 
+mod rows;
+
 use super::memory::Planned;
 use crate::exec::program::{Action, BufferId, Instruction, Place};
 use crate::graph::{Node, Op};
@@ -18,6 +20,12 @@ pub enum Kind {
     Updates,
     /// Commits of running statistics.
     Commits,
+    /// A sum, the norm of it, a cast of that; without the first or the last.
+    ResidualNorm,
+    /// The gradient of a norm, a sum with it, a cast of that; without the second or the last.
+    NormGradient,
+    /// Slices of one value, or gradients of slices that make up the whole.
+    Pieces,
 }
 
 /// Instructions that become launches together, in the order of the program.
@@ -136,7 +144,7 @@ impl<'a> View<'a> {
 type Rule = fn(&View<'_>, usize) -> Option<(Kind, Vec<usize>)>;
 
 /// The chains that have kernels. An instruction belongs to the first that takes it.
-const RULES: &[Rule] = &[];
+const RULES: &[Rule] = &[rows::residual_norm, rows::norm_gradient, rows::slices, rows::join];
 
 /// Finds the groups of a plan. Each takes the place of one of its members, whose instruction then stands for all.
 pub(super) fn fuse(planned: &mut Planned, nodes: &[Node], kept: &[BufferId]) {

@@ -5,9 +5,11 @@
 mod arithmetic;
 mod attention;
 mod cases;
+mod chains;
 mod image;
 mod linear;
 mod memory;
+mod near;
 mod pointwise;
 mod rows;
 mod samples;

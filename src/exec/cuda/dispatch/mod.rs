@@ -4,6 +4,7 @@ mod attention;
 mod columns;
 mod group;
 pub(super) mod image;
+pub(super) mod layer_norm;
 mod linear;
 mod loss;
 mod norm;

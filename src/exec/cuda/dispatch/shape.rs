@@ -4,7 +4,7 @@
 //! other axes around it. Tables of axes for kernels are made here for the other families too.
 
 use super::{Call, Operand};
-use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
 use crate::graph::Op;
 
 /// An axis of an index space: its length, and the distance of neighbours on it in two tensors.
@@ -99,6 +99,36 @@ fn copy(
     let arguments = Arguments::new().tensor(from.0).size(from.1).size(from.2);
     let arguments = arguments.tensor(to.0).size(to.1).size(to.2).size(row).size(elements);
     super::pointwise::eights(launches, "copy_rows", elements, arguments);
+}
+
+/// Slices of one value, or the gradients of slices that make up the whole with the sums of them, in one launch.
+pub(super) fn pieces(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let (mut table, mut blocks) = (Vec::new(), Vec::new());
+    let (sum, whole) = match calls {
+        [.., last] if *last.op == Op::Add => (true, &last.outputs[0]),
+        [first, ..] => (false, &first.inputs[0]),
+        [] => return false,
+    };
+    for call in calls {
+        let (Op::Slice { axis, start } | Op::SliceBackward { axis, start }) = call.op else { continue };
+        let part = if sum { &call.inputs[0] } else { &call.outputs[0] };
+        let (outer, inner) = around(whole.shape(), *axis);
+        let row = part.shape()[*axis] * inner;
+        let (part, whole) =
+            ((part.tensor, 0, row), (whole.tensor, start * inner, whole.shape()[*axis] * inner));
+        let (from, to) = if sum { (part, whole) } else { (whole, part) };
+        for (tensor, start, stride) in [from, to] {
+            let format = number(tensor.format) as u64;
+            table.extend([tensor.address, format, start as u64, stride as u64]);
+        }
+        table.extend([row as u64, (outer * row) as u64]);
+        blocks.push((outer * row).div_ceil(8 * 256));
+    }
+    let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let arguments = Arguments::new().address(launches.constant(&bytes)).int(i32::from(sum));
+    let grid = [blocks.iter().copied().max().unwrap_or(0), blocks.len(), 1];
+    launches.kernel("copy_pieces", grid, 256, arguments);
+    true
 }
 
 /// Side of the tiles that go through shared memory.

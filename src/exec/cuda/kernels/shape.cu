@@ -18,6 +18,40 @@ KERNEL(copy_rows, Tensor x, i64 x_start, i64 x_stride, Tensor y, i64 y_start, i6
     }
 }
 
+// Rows of a part and of the whole, as copy_rows has them.
+struct Piece {
+    u64 from;
+    i64 from_format, from_start, from_stride;
+    u64 to;
+    i64 to_format, to_start, to_stride, row, n;
+};
+
+// Copies pieces, which are the blocks along y. A sum adds the zeros of the other pieces, which makes +0 of -0.
+KERNEL(copy_pieces, const Piece* pieces, int sum) {
+    const Piece piece = pieces[blockIdx.y];
+    const i64 first = thread_number() * 8;
+    if (first >= piece.n) return;
+    const Tensor x = {(void*)piece.from, (int)piece.from_format, 0}, y = {(void*)piece.to, (int)piece.to_format, 0};
+    const auto from = [&](Division at) { return piece.from_start + at.quotient * piece.from_stride + at.remainder; };
+    const auto to = [&](Division at) { return piece.to_start + at.quotient * piece.to_stride + at.remainder; };
+    if ((piece.row | piece.from_start | piece.from_stride | piece.to_start | piece.to_stride) % 8 == 0) {
+        const Division at = divide(first, piece.row);
+        float values[8];
+        load_eight(x, from(at), values);
+        if (sum) {
+#pragma unroll
+            for (int k = 0; k < 8; k++) values[k] = values[k] + 0.0f;
+        }
+        store_eight(y, to(at), values);
+        return;
+    }
+    for (i64 i = first; i < piece.n && i < first + 8; i++) {
+        const Division at = divide(i, piece.row);
+        const float value = load(x, from(at));
+        store(y, to(at), sum ? value + 0.0f : value);
+    }
+}
+
 // y = x in its place on an axis, +0 around it: of the `whole` elements of a row of y those from `start` on are a row of x.
 KERNEL(pad, Tensor x, Tensor y, i64 n, i64 whole, i64 start, i64 row) {
     i64 first = thread_number() * 8;
