@@ -13,6 +13,7 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], launches: &mut Launches) -> boo
         Kind::Commits => update::commits(calls, launches),
         Kind::ResidualNorm => layer_norm::residual(calls, launches),
         Kind::NormGradient => layer_norm::with_sum(calls, launches),
-        Kind::Pieces => shape::pieces(calls, launches),
+        Kind::Slices => shape::slices(calls, launches),
+        Kind::Join => shape::join(calls, launches),
     }
 }

@@ -83,6 +83,25 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     true
 }
 
+/// Gradients of slices side by side in the result of the last call, which adds them up; 0 where there is none.
+pub(super) fn join(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let Some(y) = calls.last().map(|call| &call.outputs[0]) else { return true };
+    let (mut parts, mut count, mut whole) = (Vec::new(), 0, 0);
+    for call in calls {
+        let Op::SliceBackward { axis, start } = call.op else { continue };
+        let (x, inner) = (&call.inputs[0], around(y.shape(), *axis).1);
+        whole = y.shape()[*axis] * inner;
+        let format = number(x.tensor.format) as u64;
+        let words = [x.tensor.address, format, (start * inner) as u64, (x.shape()[*axis] * inner) as u64];
+        parts.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        count += 1;
+    }
+    let parts = launches.constant(&parts);
+    let arguments = Arguments::new().tensor(y.tensor).size(y.elements()).size(whole);
+    super::pointwise::eights(launches, "join", y.elements(), arguments.address(parts).int(count));
+    true
+}
+
 /// Elements before and after an axis.
 fn around(shape: &[usize], axis: usize) -> (usize, usize) {
     (shape[..axis].iter().product(), shape[axis + 1..].iter().product())
@@ -101,33 +120,23 @@ fn copy(
     super::pointwise::eights(launches, "copy_rows", elements, arguments);
 }
 
-/// Slices of one value, or the gradients of slices that make up the whole with the sums of them, in one launch.
-pub(super) fn pieces(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+/// Slices of one value in one launch.
+pub(super) fn slices(calls: &[Call<'_>], launches: &mut Launches) -> bool {
     let (mut table, mut blocks) = (Vec::new(), Vec::new());
-    let (sum, whole) = match calls {
-        [.., last] if *last.op == Op::Add => (true, &last.outputs[0]),
-        [first, ..] => (false, &first.inputs[0]),
-        [] => return false,
-    };
     for call in calls {
-        let (Op::Slice { axis, start } | Op::SliceBackward { axis, start }) = call.op else { continue };
-        let part = if sum { &call.inputs[0] } else { &call.outputs[0] };
-        let (outer, inner) = around(whole.shape(), *axis);
-        let row = part.shape()[*axis] * inner;
-        let (part, whole) =
-            ((part.tensor, 0, row), (whole.tensor, start * inner, whole.shape()[*axis] * inner));
-        let (from, to) = if sum { (part, whole) } else { (whole, part) };
-        for (tensor, start, stride) in [from, to] {
-            let format = number(tensor.format) as u64;
-            table.extend([tensor.address, format, start as u64, stride as u64]);
-        }
-        table.extend([row as u64, (outer * row) as u64]);
+        let (Op::Slice { axis, start }, [x, ..], [y, ..]) = (call.op, call.inputs, call.outputs) else {
+            return false;
+        };
+        let (outer, inner) = around(x.shape(), *axis);
+        let row = y.shape()[*axis] * inner;
+        let words = [x, y].map(|side| [side.tensor.address, number(side.tensor.format) as u64]);
+        table.extend(words.into_iter().flatten());
+        table.extend([start * inner, x.shape()[*axis] * inner, row, outer * row].map(|size| size as u64));
         blocks.push((outer * row).div_ceil(8 * 256));
     }
     let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let arguments = Arguments::new().address(launches.constant(&bytes)).int(i32::from(sum));
     let grid = [blocks.iter().copied().max().unwrap_or(0), blocks.len(), 1];
-    launches.kernel("copy_pieces", grid, 256, arguments);
+    launches.kernel("copy_slices", grid, 256, Arguments::new().address(launches.constant(&bytes)));
     true
 }
 

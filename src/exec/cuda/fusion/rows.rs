@@ -1,4 +1,4 @@
-//! Chains of rows: norms with the addition before them or after their gradient, and slices that are cut or put together at once.
+//! Chains of rows: norms with the addition before them or after their gradient, and slices of one value.
 
 use super::super::dispatch::layer_norm;
 use super::{Kind, View};
@@ -85,39 +85,5 @@ pub(super) fn slices(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)>
     };
     let mut times = vec![time];
     times.extend(view.readers_after(time, whole).filter(alike));
-    Some((Kind::Pieces, times))
-}
-
-/// Gradients of slices that add up to the gradient of the whole: of parts of rows that lie side by side and leave nothing out.
-pub(super) fn join(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
-    let planned = view.planned;
-    let outer = |buffer: BufferId| view.elements(buffer) / planned.rows[buffer].max(1);
-    // Where a part begins and ends in its row. Along another axis than the last there would be other rows.
-    let part = |time: usize| match view.op(time) {
-        Some(Op::SliceBackward { start, .. }) => {
-            let (from, to) = (view.at(time).inputs[0], view.at(time).outputs[0]);
-            (outer(from) == outer(to)).then_some((*start, start + planned.rows[from]))
-        }
-        _ => None,
-    };
-    let mut result = view.at(time).outputs.first().copied()?;
-    let (whole, format) = (planned.rows[result], planned.formats[result]);
-    let (mut times, mut parts) = (vec![time], vec![part(time)?]);
-    while let Some(add) = view.only_reader(result).filter(|add| view.adds_equals(*add)) {
-        let sum = view.at(add).outputs[0];
-        let other = view.at(add).inputs.iter().copied().find(|input| *input != result)?;
-        let maker = (0..add).find(|maker| view.at(*maker).outputs.contains(&other))?;
-        let rounds_once = [other, sum].iter().all(|buffer| planned.formats[*buffer] == format);
-        if !rounds_once || view.only_reader(other) != Some(add) {
-            return None;
-        }
-        parts.push(part(maker)?);
-        times.extend([maker, add]);
-        result = sum;
-    }
-    parts.sort_unstable();
-    let ends: Vec<usize> = [0].into_iter().chain(parts.iter().map(|part| part.1)).collect();
-    let tiled = parts.iter().zip(&ends).all(|(part, end)| part.0 == *end) && ends.last() == Some(&whole);
-    times.sort_unstable();
-    (times.len() > 1 && tiled).then_some((Kind::Pieces, times))
+    Some((Kind::Slices, times))
 }

@@ -18,37 +18,30 @@ KERNEL(copy_rows, Tensor x, i64 x_start, i64 x_stride, Tensor y, i64 y_start, i6
     }
 }
 
-// Rows of a part and of the whole, as copy_rows has them.
-struct Piece {
+// A slice: of each `stride` elements of one tensor the `row` from `start` on, close together in another; n in all.
+struct Slice {
     u64 from;
-    i64 from_format, from_start, from_stride;
+    i64 from_format;
     u64 to;
-    i64 to_format, to_start, to_stride, row, n;
+    i64 to_format, start, stride, row, n;
 };
 
-// Copies pieces, which are the blocks along y. A sum adds the zeros of the other pieces, which makes +0 of -0.
-KERNEL(copy_pieces, const Piece* pieces, int sum) {
-    const Piece piece = pieces[blockIdx.y];
+// Copies slices, which are the blocks along y.
+KERNEL(copy_slices, const Slice* slices) {
+    const Slice slice = slices[blockIdx.y];
     const i64 first = thread_number() * 8;
-    if (first >= piece.n) return;
-    const Tensor x = {(void*)piece.from, (int)piece.from_format, 0}, y = {(void*)piece.to, (int)piece.to_format, 0};
-    const auto from = [&](Division at) { return piece.from_start + at.quotient * piece.from_stride + at.remainder; };
-    const auto to = [&](Division at) { return piece.to_start + at.quotient * piece.to_stride + at.remainder; };
-    if ((piece.row | piece.from_start | piece.from_stride | piece.to_start | piece.to_stride) % 8 == 0) {
-        const Division at = divide(first, piece.row);
+    if (first >= slice.n) return;
+    const Tensor x = {(void*)slice.from, (int)slice.from_format, 0}, y = {(void*)slice.to, (int)slice.to_format, 0};
+    if ((slice.row | slice.start | slice.stride) % 8 == 0) {
+        const Division at = divide(first, slice.row);
         float values[8];
-        load_eight(x, from(at), values);
-        if (sum) {
-#pragma unroll
-            for (int k = 0; k < 8; k++) values[k] = values[k] + 0.0f;
-        }
-        store_eight(y, to(at), values);
+        load_eight(x, slice.start + at.quotient * slice.stride + at.remainder, values);
+        store_eight(y, first, values);
         return;
     }
-    for (i64 i = first; i < piece.n && i < first + 8; i++) {
-        const Division at = divide(i, piece.row);
-        const float value = load(x, from(at));
-        store(y, to(at), sum ? value + 0.0f : value);
+    for (i64 i = first; i < slice.n && i < first + 8; i++) {
+        const Division at = divide(i, slice.row);
+        store(y, i, load(x, slice.start + at.quotient * slice.stride + at.remainder));
     }
 }
 
@@ -109,4 +102,30 @@ KERNEL(transpose_tiles, Tensor x, Tensor y, i64 slow, i64 fast, i64 x_stride, i6
         i64 s = first_slow + row, f = first_fast + lane;
         if (s < slow && f < fast) store(y, start.b + s * y_stride + f, tile[lane][row]);
     }
+}
+
+// A piece of each row of a result: elements start … start + width of it.
+struct Part {
+    u64 address;
+    i64 format;
+    i64 start;
+    i64 width;
+};
+
+// y = the parts side by side in rows of `whole` elements, +0 where there is none. All sizes are multiples of 8. Each part was added to
+// zeros, which makes -0 a +0.
+KERNEL(join, Tensor y, i64 n, i64 whole, const Part* parts, int count) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    Division at = divide(first, whole);
+    float values[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    for (int number = 0; number < count; number++) {
+        i64 start = parts[number].start, width = parts[number].width;
+        if (at.remainder < start || at.remainder >= start + width) continue;
+        Tensor x = {(void*)parts[number].address, (int)parts[number].format, 0};
+        load_eight(x, at.quotient * width + at.remainder - start, values);
+#pragma unroll
+        for (int k = 0; k < 8; k++) values[k] += 0.0f;
+    }
+    store_eight(y, first, values);
 }
