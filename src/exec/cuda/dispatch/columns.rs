@@ -10,7 +10,7 @@ const THREADS: u32 = 64;
 
 /// Columns of a thread block of the staged kernels, which are its threads, and the most block sums that its last block adds.
 const STRIP: usize = 64;
-const STAGED_BLOCKS: usize = 1024;
+const STAGED_BLOCKS: usize = 4096;
 
 /// Blocks of rows that are summed on their own; one even if there is no row, for its +0.
 pub(super) fn blocks(rows: usize) -> usize {

@@ -31,6 +31,7 @@ struct Norm {
     y: Tensor,
     mean: Tensor,
     rstd: Tensor,
+    centred: bool,
     epsilon: f32,
     rows: usize,
     columns: usize,
@@ -47,7 +48,8 @@ impl Norm {
         let columns = call.inputs[1].elements();
         let rows = call.inputs[0].elements().checked_div(columns).unwrap_or(0);
         let ([mean, rstd], gamma, y) = (statistics, call.input(1), call.output(0));
-        Some(Self { gamma, beta, y, mean, rstd, epsilon, rows, columns })
+        let centred = matches!(call.op, Op::LayerNorm { .. });
+        Some(Self { gamma, beta, y, mean, rstd, centred, epsilon, rows, columns })
     }
 
     /// The launch for rows in registers: of x, or of x + plus, which is then written to `sum`; `copy` gets y in another format.
@@ -59,7 +61,7 @@ impl Norm {
         let tensors = [x, plus, sum, self.gamma, self.beta, self.y, copy, self.mean, self.rstd];
         let arguments = tensors.into_iter().fold(Arguments::new(), Arguments::tensor);
         let arguments = arguments.size(self.rows).int(count).float(self.epsilon);
-        let arguments = arguments.int(i32::from(self.mean != Tensor::NONE));
+        let arguments = arguments.int(i32::from(self.centred));
         launches.kernel(name, [(self.rows * 8).div_ceil(THREADS), 1, 1], THREADS as u32, arguments);
         true
     }
@@ -74,7 +76,7 @@ pub(super) fn forward(call: &Call<'_>, launches: &mut Launches) -> bool {
     let Some(count) = int(norm.columns) else { return false };
     let tensors = [call.input(0), norm.gamma, norm.beta, norm.y, norm.mean, norm.rstd];
     let arguments = tensors.into_iter().fold(Arguments::new(), Arguments::tensor).size(norm.rows).int(count);
-    let arguments = arguments.float(norm.epsilon).int(i32::from(norm.mean != Tensor::NONE));
+    let arguments = arguments.float(norm.epsilon).int(i32::from(norm.centred));
     by_rows(["layer_norm_short", "layer_norm_long"], norm.rows, norm.columns, arguments, launches);
     true
 }
@@ -87,6 +89,7 @@ struct Gradient {
     mean: Tensor,
     rstd: Tensor,
     parameters: [Tensor; 2],
+    centred: bool,
     rows: usize,
     columns: usize,
 }
@@ -102,7 +105,8 @@ impl Gradient {
         let columns = call.inputs[2].elements();
         let rows = call.inputs[1].elements().checked_div(columns).unwrap_or(0);
         let parameters = [call.output(1), call.output(2)];
-        Some(Self { dy, x, gamma, mean, rstd, parameters, rows, columns })
+        let centred = matches!(call.op, Op::LayerNormBackward);
+        Some(Self { dy, x, gamma, mean, rstd, parameters, centred, rows, columns })
     }
 
     /// dx by the kernel for rows in registers: with `other` added to what is rounded to `inner`, and `copy` in another format.
@@ -120,7 +124,7 @@ impl Gradient {
 
     /// The column sums for the gradients of the parameters.
     fn parameters(&self, launches: &mut Launches) {
-        let sets = if self.mean == Tensor::NONE { 1 } else { 2 };
+        let sets = if self.centred { 2 } else { 1 };
         let (rows, columns) = (self.rows, self.columns);
         let operands = [self.dy, self.x, self.mean, self.rstd];
         let arguments = operands.into_iter().fold(Arguments::new(), Arguments::tensor);

@@ -10,11 +10,11 @@ impl View<'_> {
         self.planned.program.buffers[buffer].elements
     }
 
-    /// Whether an instruction adds two operands of the result's size.
+    /// Whether an instruction adds two operands of the result's shape.
     fn adds_equals(&self, time: usize) -> bool {
         let add = self.at(time);
-        let size = self.elements(add.outputs[0]);
-        self.op(time) == Some(&Op::Add) && add.inputs.iter().all(|input| self.elements(*input) == size)
+        let same = |input: &BufferId| self.shape(*input) == self.shape(add.outputs[0]);
+        self.op(time) == Some(&Op::Add) && add.inputs.iter().all(same)
     }
 
     /// When a buffer's memory is read, after a time.
@@ -40,7 +40,7 @@ impl View<'_> {
 /// A sum of two equals, the norm of it, and the cast of that.
 pub(super) fn residual_norm(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
     let is_norm = |time: &usize| matches!(view.op(*time), Some(Op::LayerNorm { .. } | Op::RmsNorm { .. }));
-    let (norm, before) = if view.op(time) == Some(&Op::Add) && view.adds_equals(time) {
+    let (norm, before) = if view.adds_equals(time) {
         let sum = view.at(time).outputs[0];
         let takes = |other: &usize| is_norm(other) && view.at(*other).inputs[0] == sum;
         (view.readers_after(time, sum).find(takes)?, vec![time])

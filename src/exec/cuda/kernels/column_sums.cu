@@ -196,6 +196,6 @@ KERNEL(layer_norm_sums, Tensor dy, Tensor x, Tensor means, Tensor rstds, i64 row
         if (dbeta.data) beta = total_of(second, part, room_dy);
     }
     if (!part.is_there) return;
-    store(dgamma, part.column, gamma);
+    if (dgamma.data) store(dgamma, part.column, gamma);
     if (dbeta.data) store(dbeta, part.column, beta);
 }

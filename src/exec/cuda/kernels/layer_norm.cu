@@ -84,7 +84,8 @@ __device__ inline float tree16(Pair lanes) {
 }
 
 // y = ((x - mean)·rstd)·γ + β of rows of x, or where `plus` is there of x + plus, which is then a result too: `sum`. Where `copy` is
-// there it gets y in another format. Without β rows are not centred. A sum without memory is rounded to its format all the same.
+// there it gets y in another format. Without β rows are not centred. Results that nobody
+// reads have no memory; what becomes of them is rounded all the same.
 template <int STEPS>
 __device__ inline void layer_norm(Tensor x, Tensor plus, Tensor sum, Tensor gamma, Tensor beta, Tensor y, Tensor copy, Tensor means,
                                   Tensor rstds, i64 rows, int columns, float epsilon, bool centred) {
@@ -125,8 +126,8 @@ __device__ inline void layer_norm(Tensor x, Tensor plus, Tensor sum, Tensor gamm
     });
     const float rstd = 1.0f / sqrtf(tree16(total) / n + epsilon);
     if (row < rows && lane == 0) {
-        if (centred) store(means, row, mean);
-        store(rstds, row, rstd);
+        if (centred && means.data) store(means, row, mean);
+        if (rstds.data) store(rstds, row, rstd);
     }
     with_format(gamma.format == F32 && (!centred || beta.format == F32) ? F32 : ANY_FORMAT, [&](auto format) {
         constexpr int FORMAT = decltype(format)::format;
@@ -144,7 +145,7 @@ __device__ inline void layer_norm(Tensor x, Tensor plus, Tensor sum, Tensor gamm
             each_step<STEPS>(steps, [&](int k) { store_two<decltype(format)::format>(to, start + k * 16, values[k]); });
         });
     };
-    write(y);
+    if (y.data) write(y);
     if (copy.data) {
         // A copy is made of what y holds.
         if (y.format != F32)
@@ -211,7 +212,7 @@ __device__ inline void layer_norm_gradient(Tensor dy, Tensor x, Tensor gamma, Te
             each_step<STEPS>(steps, [&](int k) { store_as<decltype(format)::format>(to, start + k * 16, g[k]); });
         });
     };
-    write(dx);
+    if (dx.data) write(dx);
     if (copy.data) {
         if (dx.format != F32) each_step<STEPS>(steps, [&](int k) { g[k] = rounded<ANY_FORMAT>(g[k], dx.format); });
         write(copy);

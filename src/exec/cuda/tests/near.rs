@@ -40,10 +40,12 @@ fn unit(dtype: DType) -> f32 {
 fn gelu_of_halves_is_near() {
     for mut device in devices() {
         for (dtype, format) in [(DType::F16, Format::F16), (DType::Bf16, Format::Bf16)] {
-            let mut numbers: Vec<f32> = (-4096..=4096).map(|step| round(format, step as f32 / 256.0)).collect();
+            let mut numbers: Vec<f32> =
+                (-4096..=4096).map(|step| round(format, step as f32 / 256.0)).collect();
             numbers.extend([1e-30, -1e-7, 300.0, -300.0, 60_000.0, -60_000.0, f32::INFINITY, f32::NAN]);
             let shape = [numbers.len()];
-            let slopes = cases::mixed(3, numbers.len(), false).into_iter().map(|x| round(format, x)).collect();
+            let slopes =
+                cases::mixed(3, numbers.len(), false).into_iter().map(|x| round(format, x)).collect();
             let x = || (value(&shape, dtype), Buffer::Float(numbers.clone()));
             let dy = (value(&shape, dtype), Buffer::Float(slopes));
             for kind in [Unary::Gelu, Unary::GeluTanh] {
