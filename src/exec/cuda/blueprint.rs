@@ -231,7 +231,8 @@ impl Blueprint {
                 let owner = program.owner(buffer);
                 let address = match &program.buffers[owner].place {
                     Place::Cell(name) => bases.persistent + self.cells[name].offset as u64,
-                    _ => bases.results + planned.offsets[owner].unwrap_or(0) as u64,
+                    // An inner result of a group has no memory, which kernels know by this.
+                    _ => planned.offsets[owner].map_or(0, |offset| bases.results + offset as u64),
                 };
                 Tensor { address, format: planned.formats[buffer] }
             })

@@ -5,6 +5,7 @@
 //! that it would have been stored in, so a chain is faster and nothing else.
 
 mod batch_norm;
+mod rows;
 
 use super::memory::Planned;
 use crate::exec::program::{Action, BufferId, Instruction, Place};
@@ -26,6 +27,12 @@ pub enum Kind {
     NormBackward,
     /// The gradient of a ReLU of normalised values, and of the normalisation; beside them stand β and what was normalised.
     RectifiedNormBackward,
+    /// A sum, the norm of it, a cast of that; without the first or the last.
+    ResidualNorm,
+    /// The gradient of a norm, a sum with it, a cast of that; without the second or the last.
+    NormGradient,
+    /// Slices of one value along one axis.
+    Slices,
     /// Gradients of slices of one value, each put into its place among zeros, and added: the parts side by side.
     Join,
 }
@@ -166,7 +173,14 @@ impl<'a> View<'a> {
 type Rule = fn(&View<'_>, usize) -> Option<(Kind, Vec<usize>)>;
 
 /// The chains that have kernels. An instruction belongs to the first that takes it.
-const RULES: &[Rule] = &[joined, batch_norm::forward, batch_norm::backward];
+const RULES: &[Rule] = &[
+    joined,
+    batch_norm::forward,
+    batch_norm::backward,
+    rows::residual_norm,
+    rows::norm_gradient,
+    rows::slices,
+];
 
 /// Gradients of slices that are added up by the instruction at `time`, if those are all that it adds.
 fn joined(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {

@@ -5,6 +5,7 @@ mod batch_norm;
 mod columns;
 mod group;
 pub(super) mod image;
+pub(super) mod layer_norm;
 mod linear;
 mod loss;
 mod norm;

@@ -2,7 +2,7 @@
 //!
 //! Rows of at most 4096 elements, one block of the sum of a vector, have 16 threads each; longer ones have a block of threads.
 
-use super::{Call, Operand, batch_norm, columns};
+use super::{Call, Operand, batch_norm, columns, layer_norm};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::exec::reference::reduce::{BLOCK, LANES};
 use crate::graph::Op;
@@ -16,13 +16,8 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         Op::BatchNorm { .. } | Op::BatchNormInference { .. } | Op::BatchNormBackward => {
             batch_norm::run(call, launches)
         }
-        Op::LayerNorm { eps } => {
-            let statistics = [call.output(1), call.output(2)];
-            layer_norm(call, call.input(2), statistics, *eps, launches)
-        }
-        Op::RmsNorm { eps } => layer_norm(call, Tensor::NONE, [Tensor::NONE, call.output(1)], *eps, launches),
-        Op::LayerNormBackward => layer_backward(call, [call.input(3), call.input(4)], launches),
-        Op::RmsNormBackward => layer_backward(call, [Tensor::NONE, call.input(3)], launches),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => layer_norm::forward(call, launches),
+        Op::LayerNormBackward | Op::RmsNormBackward => layer_norm::backward(call, launches),
         Op::GroupNorm { groups, eps, .. } => grouped(call, *groups, *eps, launches),
         Op::GroupNormBackward { groups, affine } => grouped_backward(call, *groups, *affine, launches),
         Op::Softmax { axis } => {
@@ -85,64 +80,6 @@ fn softmax(
 ) -> bool {
     let Some(count) = int(length) else { return false };
     by_rows(names, rows, length, tensors.size(rows).int(count).size(inner), launches);
-    true
-}
-
-/// Layer norm; without β it is RMS norm, which has no mean.
-fn layer_norm(
-    call: &Call<'_>,
-    beta: Tensor,
-    [mean, rstd]: [Tensor; 2],
-    epsilon: f32,
-    launches: &mut Launches,
-) -> bool {
-    let columns = call.inputs[1].elements();
-    let Some(count) = int(columns) else { return false };
-    let rows = call.inputs[0].elements().checked_div(columns).unwrap_or(0);
-    let arguments = Arguments::new()
-        .tensor(call.input(0))
-        .tensor(call.input(1))
-        .tensor(beta)
-        .tensor(call.output(0))
-        .tensor(mean)
-        .tensor(rstd)
-        .size(rows)
-        .int(count)
-        .float(epsilon)
-        .int(i32::from(mean != Tensor::NONE));
-    by_rows(["layer_norm_short", "layer_norm_long"], rows, columns, arguments, launches);
-    true
-}
-
-/// The gradients of [`layer_norm`]: rows for dx, then column sums for those of the parameters.
-fn layer_backward(call: &Call<'_>, [mean, rstd]: [Tensor; 2], launches: &mut Launches) -> bool {
-    let [dy, x, gamma] = [0, 1, 2].map(|index| call.input(index));
-    let columns = call.inputs[2].elements();
-    let Some(width) = int(columns) else { return false };
-    let rows = call.inputs[1].elements().checked_div(columns).unwrap_or(0);
-    let arguments = Arguments::new()
-        .tensor(dy)
-        .tensor(x)
-        .tensor(gamma)
-        .tensor(mean)
-        .tensor(rstd)
-        .tensor(call.output(0))
-        .size(rows)
-        .int(width);
-    by_rows(["layer_norm_gradient_short", "layer_norm_gradient_long"], rows, columns, arguments, launches);
-    let (blocks, sets) = (columns::blocks(rows), if mean == Tensor::NONE { 1 } else { 2 });
-    let partials = launches.scratch(sets * blocks * columns * 4);
-    let sums = Arguments::new()
-        .tensor(dy)
-        .tensor(x)
-        .tensor(mean)
-        .tensor(rstd)
-        .size(rows)
-        .size(columns)
-        .int(sets as i32)
-        .address(partials);
-    columns::each_block("layer_norm_blocks", rows, columns, sums, launches);
-    columns::totals(partials, blocks, columns, [call.output(1), call.output(2)], launches);
     true
 }
 

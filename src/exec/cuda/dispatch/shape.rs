@@ -4,7 +4,7 @@
 //! other axes around it. Tables of axes for kernels are made here for the other families too.
 
 use super::{Call, Operand};
-use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
 use crate::graph::Op;
 
 /// An axis of an index space: its length, and the distance of neighbours on it in two tensors.
@@ -91,7 +91,7 @@ pub(super) fn join(calls: &[Call<'_>], launches: &mut Launches) -> bool {
         let Op::SliceBackward { axis, start } = call.op else { continue };
         let (x, inner) = (&call.inputs[0], around(y.shape(), *axis).1);
         whole = y.shape()[*axis] * inner;
-        let format = crate::exec::cuda::launch::number(x.tensor.format) as u64;
+        let format = number(x.tensor.format) as u64;
         let words = [x.tensor.address, format, (start * inner) as u64, (x.shape()[*axis] * inner) as u64];
         parts.extend(words.into_iter().flat_map(u64::to_le_bytes));
         count += 1;
@@ -118,6 +118,27 @@ fn copy(
     let arguments = Arguments::new().tensor(from.0).size(from.1).size(from.2);
     let arguments = arguments.tensor(to.0).size(to.1).size(to.2).size(row).size(elements);
     super::pointwise::eights(launches, "copy_rows", elements, arguments);
+}
+
+/// Slices of one value in one launch.
+pub(super) fn slices(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let (mut table, mut blocks) = (Vec::new(), Vec::new());
+    for call in calls {
+        let (Op::Slice { axis, start }, [x, ..], [y, ..]) = (call.op, call.inputs, call.outputs) else {
+            return false;
+        };
+        let (outer, inner) = around(x.shape(), *axis);
+        let row = y.shape()[*axis] * inner;
+        let words = [x, y].map(|side| [side.tensor.address, number(side.tensor.format) as u64]);
+        table.extend(words.into_iter().flatten());
+        table.extend([start * inner, x.shape()[*axis] * inner, row, outer * row].map(|size| size as u64));
+        blocks.push((outer * row).div_ceil(8 * 256));
+    }
+    let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let grid = [blocks.iter().copied().max().unwrap_or(0), blocks.len(), 1];
+    let arguments = Arguments::new().address(launches.constant(&bytes));
+    launches.kernel("copy_slices", grid, 256, arguments);
+    true
 }
 
 /// Side of the tiles that go through shared memory.

@@ -18,6 +18,33 @@ KERNEL(copy_rows, Tensor x, i64 x_start, i64 x_stride, Tensor y, i64 y_start, i6
     }
 }
 
+// A slice: of each `stride` elements of one tensor the `row` from `start` on, close together in another; n in all.
+struct Slice {
+    u64 from;
+    i64 from_format;
+    u64 to;
+    i64 to_format, start, stride, row, n;
+};
+
+// Copies slices, which are the blocks along y.
+KERNEL(copy_slices, const Slice* slices) {
+    const Slice slice = slices[blockIdx.y];
+    const i64 first = thread_number() * 8;
+    if (first >= slice.n) return;
+    const Tensor x = {(void*)slice.from, (int)slice.from_format, 0}, y = {(void*)slice.to, (int)slice.to_format, 0};
+    if ((slice.row | slice.start | slice.stride) % 8 == 0) {
+        const Division at = divide(first, slice.row);
+        float values[8];
+        load_eight(x, slice.start + at.quotient * slice.stride + at.remainder, values);
+        store_eight(y, first, values);
+        return;
+    }
+    for (i64 i = first; i < slice.n && i < first + 8; i++) {
+        const Division at = divide(i, slice.row);
+        store(y, i, load(x, slice.start + at.quotient * slice.stride + at.remainder));
+    }
+}
+
 // y = x in its place on an axis, +0 around it: of the `whole` elements of a row of y those from `start` on are a row of x.
 KERNEL(pad, Tensor x, Tensor y, i64 n, i64 whole, i64 start, i64 row) {
     i64 first = thread_number() * 8;

@@ -53,9 +53,9 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
         let program = &planned.program;
         let all = nodes.iter().filter(|node| node.op == Op::Cast).count();
         let mut left = 0;
-        for instruction in &program.instructions {
+        for (instruction, group) in program.instructions.iter().zip(&planned.groups) {
             let Action::Run(node) = instruction.action else { continue };
-            if nodes[node].op != Op::Cast {
+            if nodes[node].op != Op::Cast || group.is_some() {
                 continue;
             }
             left += 1;

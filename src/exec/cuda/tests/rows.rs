@@ -56,7 +56,19 @@ fn in_formats(what: &str, make: impl Fn(DType, bool) -> Case, (skip, wide): (usi
 
 #[test]
 fn layer_and_rms_norm() {
-    for (rows, columns) in [(1, 1), (3, 17), (259, 3), (2, 768), (1, 4099), (0, 7)] {
+    for (rows, columns) in [
+        (1, 1),
+        (3, 17),
+        (259, 3),
+        (2, 768),
+        (1, 4099),
+        (0, 7),
+        (0, 64),
+        (259, 64),
+        (17, 576),
+        (9, 1024),
+        (2, 1040),
+    ] {
         let (shape, row, column) = ([rows, columns], [rows], [columns]);
         let what = format!("{rows} × {columns}");
         let gamma = || numbers(2, &column, DType::F32, false);
