@@ -19,7 +19,7 @@ template <int D>
 struct QueryShape : Sizes<D> {
     // Own queries and gradients stay in shared memory where there is room.
     static constexpr bool SHARED = D <= 64;
-    static constexpr int BLOCKS[2] = {D <= 64 ? 3 : 2, 2};
+    static constexpr int BLOCKS[2] = {D <= 64 ? 4 : 2, 2};
 };
 
 template <int D>

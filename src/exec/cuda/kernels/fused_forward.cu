@@ -1,5 +1,5 @@
-// Attention on tensor cores (FlashAttention-2, Dao 2023): a block has 128 queries and walks over the keys, keeping for each query the
-// greatest score so far, the sum and the answer. One order of arithmetic, whatever the grid: bits are the same from run to run.
+// Attention on tensor cores (FlashAttention-2, Dao 2023): a block has 128 queries and walks over the keys, keeping for each query a
+// score that is near the greatest so far, the sum and the answer. One order of arithmetic, whatever the grid: bits are the same from run to run.
 #include "fused.cuh"
 
 namespace fused_forward {
@@ -13,38 +13,49 @@ struct Shape {
     static constexpr int KEYS = D <= 64 ? 64 : 32, STAGES = 3;
 };
 
-// The running greatest and sums of a thread's two rows.
+// What weights of a thread's two rows are relative to: a score near the greatest so far, and that in powers of 2. A score above the
+// limit makes it move; until then weights may be as large as 2 to the power of ROOM, which every format holds.
+constexpr float ROOM = 8.0f;
 struct Rows {
-    float greatest[2], sum[2];
+    float base[2], shift[2], limit[2], sum[2];
 };
 
-// Turns the scores of 16 rows into weights relative to the greatest, and rescales what was before.
+// Turns the scores of 16 rows into weights relative to the base, and rescales what was before where that moves.
 template <int D, int KEYS>
-__device__ inline void soften(float (&x)[KEYS / 8][4], float (&answer)[D / 8][4], Rows& rows, float unit) {
+__device__ inline void soften(float (&x)[KEYS / 8][4], float (&answer)[D / 8][4], Rows& rows, float unit, float room) {
+    float greatest[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float greatest = rows.greatest[half];
+        greatest[half] = -INFINITE;
 #pragma unroll
-        for (int tile = 0; tile < KEYS / 8; tile++) greatest = fmaxf(greatest, fmaxf(x[tile][2 * half], x[tile][2 * half + 1]));
-        greatest = greatest_of_row(greatest);
-        float shift = greatest == -INFINITE ? 0.0f : greatest * unit;
-        float shrink = power_of_2(fmaf(rows.greatest[half], unit, -shift));
-        float sum = rows.sum[half] * shrink;
+        for (int tile = 0; tile < KEYS / 8; tile++) greatest[half] = fmaxf(greatest[half], fmaxf(x[tile][2 * half], x[tile][2 * half + 1]));
+    }
+    if (any_lane(greatest[0] > rows.limit[0] || greatest[1] > rows.limit[1])) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float base = fmaxf(rows.base[half], greatest_of_row(greatest[half]));
+            float shift = base == -INFINITE ? 0.0f : base * unit;
+            float shrink = power_of_2(fmaf(rows.base[half], unit, -shift));
+            rows.base[half] = base;
+            rows.shift[half] = shift;
+            rows.limit[half] = base + room;
+            rows.sum[half] *= shrink;
+#pragma unroll
+            for (int tile = 0; tile < D / 8; tile++) {
+                answer[tile][2 * half] *= shrink;
+                answer[tile][2 * half + 1] *= shrink;
+            }
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int tile = 0; tile < KEYS / 8; tile++)
 #pragma unroll
             for (int index = 2 * half; index < 2 * half + 2; index++) {
-                x[tile][index] = power_of_2(fmaf(x[tile][index], unit, -shift));
-                sum += x[tile][index];
+                x[tile][index] = power_of_2(fmaf(x[tile][index], unit, -rows.shift[half]));
+                rows.sum[half] += x[tile][index];
             }
-#pragma unroll
-        for (int tile = 0; tile < D / 8; tile++) {
-            answer[tile][2 * half] *= shrink;
-            answer[tile][2 * half + 1] *= shrink;
-        }
-        rows.greatest[half] = greatest;
-        rows.sum[half] = sum;
-    }
 }
 
 template <int FORMAT, int D, bool GENERAL>
@@ -81,8 +92,8 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
 
     float answer[D / 8][4];
     clear<D / 8>(answer);
-    Rows rows{{-INFINITE, -INFINITE}, {0.0f, 0.0f}};
-    float unit = problem.unit<GENERAL>();
+    Rows rows{{-INFINITE, -INFINITE}, {0.0f, 0.0f}, {-INFINITE, -INFINITE}, {0.0f, 0.0f}};
+    float unit = problem.unit<GENERAL>(), room = ROOM / unit;
     int first = (int)t0 + row;
     walk.over(tiles, next, [&](int tile, Tile<D, KEYS> keys, Tile<D, KEYS> values) {
         int s0 = tile * KEYS;
@@ -94,7 +105,7 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
         if (GENERAL && problem.bias.data) add_bias<KEYS, false>(x, problem, first, s0);
         bool diagonal = problem.causal && s0 + KEYS - 1 > first;
         if (diagonal || attended != Problem::all<KEYS>()) hide_keys<KEYS>(x, attended, diagonal, s0 - first);
-        soften<D, KEYS>(x, answer, rows, unit);
+        soften<D, KEYS>(x, answer, rows, unit, room);
         if (GENERAL && problem.kept) drop<KEYS>(x, kept_bits<KEYS, false>(problem, first, s0));
         u32 weights[KEYS / 16][4];
         as_left<FORMAT, KEYS>(weights, x);
@@ -105,11 +116,11 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float sum = sum_of_row(rows.sum[half]), greatest = rows.greatest[half];
+        float sum = sum_of_row(rows.sum[half]);
         factor[half] = sum == 0.0f ? 0.0f : problem.factor / sum;
         i64 t = t0 + row + lane / 4 + half * 8;
         if (lane % 4 == 0 && t < problem.queries) {
-            float total = sum == 0.0f ? -INFINITE : (greatest * unit + logarithm_to_2(sum)) * LN_2;
+            float total = sum == 0.0f ? -INFINITE : (rows.shift[half] + logarithm_to_2(sum)) * LN_2;
             store(log_sum_exp, problem.pair * problem.queries + t, total);
         }
     }
@@ -123,18 +134,16 @@ using namespace fused_forward;
 // A bit for each key of an example, 64 a word, that the mask (N, keys) leaves to attend to. Sixteen threads a word.
 KERNEL(attention_fused_attended, Tensor mask, u64* attended, i64 words, i64 keys) {
     i64 number = thread_number() / 16, each = (keys + 63) / 64, n = number / each, first = number % each * 64 + threadIdx.x % 16 * 4;
-    u32 bits[2] = {0, 0};
+    u32 bits = 0;
 #pragma unroll
     for (int index = 0; index < 4; index++) {
         bool attends = number < words && first + index < keys && load(mask, n * keys + first + index) != 0.0f;
-        if (attends) bits[threadIdx.x % 16 / 8] |= 1u << (threadIdx.x % 8 * 4 + index);
+        if (attends) bits |= 1u << (threadIdx.x % 8 * 4 + index);
     }
 #pragma unroll
-    for (int distance = 8; distance > 0; distance /= 2) {
-        bits[0] |= __shfl_xor_sync(0xffffffffu, bits[0], distance, 16);
-        bits[1] |= __shfl_xor_sync(0xffffffffu, bits[1], distance, 16);
-    }
-    if (number < words && threadIdx.x % 16 == 0) attended[number] = bits[0] | (u64)bits[1] << 32;
+    for (int distance = 4; distance > 0; distance /= 2) bits |= __shfl_xor_sync(0xffffffffu, bits, distance, 16);
+    u64 high = __shfl_down_sync(0xffffffffu, bits, 8, 16);
+    if (number < words && threadIdx.x % 16 == 0) attended[number] = bits | high << 32;
 }
 
 FUSED_KERNELS(attention_fused, Shape, forward, (Tensor query, Tensor key, Tensor value, Tensor bias, Tensor y, Tensor log_sum_exp), query,

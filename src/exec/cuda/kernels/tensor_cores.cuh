@@ -40,7 +40,7 @@ __device__ inline float half_of(u32 word, unsigned which) {
 
 #ifdef __CUDACC__
 
-// Copies 16 bytes to shared memory later, or zeros where nothing is there.
+// Copies 16 bytes to shared memory later, or zeros where nothing is there; then nothing is read.
 __device__ inline void copy_later(u16* shared, const u16* global, bool there) {
     u32 address = (u32)__cvta_generic_to_shared(shared);
     int bytes = there ? 16 : 0;
@@ -96,6 +96,9 @@ __device__ inline u32 pack(float low, float high) {
     else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
+
+// Whether it is so for any lane of the warp. The emulation asks all of the block, so that its threads meet barriers together.
+__device__ inline bool any_lane(bool here) { return __any_sync(0xffffffffu, here); }
 
 __device__ inline float power_of_2(float x) {
     float y;
@@ -163,6 +166,16 @@ inline u32 pack(float low, float high) {
     return float_to_bf16(low) | (u32)float_to_bf16(high) << 16;
 }
 
+inline bool any_lane(bool here) {
+    static bool flags[1024];
+    flags[threadIdx.x] = here;
+    emulate::barrier();
+    bool found = false;
+    for (unsigned thread = 0; thread < blockDim.x; thread++) found = found || flags[thread];
+    emulate::barrier();
+    return found;
+}
+
 inline float power_of_2(float x) { return std::exp2(x); }
 inline float logarithm_to_2(float x) { return std::log2(x); }
 
@@ -200,7 +213,7 @@ struct Tile {
         const u16* source = from + (first + row) * stride + chunk * 8;
 #pragma unroll
         for (int index = 0; index < ROWS / STEP; index++, row += STEP, source += STEP * stride) {
-            copy_later(at(row, chunk), row < left ? source : from, row < left);
+            copy_later(at(row, chunk), source, row < left);
         }
     }
 
@@ -224,7 +237,7 @@ struct Tile {
 
     // The matrix that begins at a row and a column, which are multiples of 8 and of 16, as products of groups are told.
     __device__ inline Described described(int row, int column) const {
-        return describe<PANEL>(data + (column / PANEL * ROWS + row) * PANEL + column % PANEL);
+        return moved(describe<PANEL>(data), (column / PANEL * ROWS + row) * PANEL + column % PANEL);
     }
 
 #ifndef __CUDACC__
@@ -265,8 +278,11 @@ struct Left<D, ROWS, true> {
         row = first;
     }
     __device__ inline void part(u32 (&result)[4], int k) const { tile.left(result, row, k * 16); }
-    // Of the group of warps, whose first row is a multiple of 64.
-    __device__ inline Described described(int k) const { return tile.described(row / 64 * 64, k * 16); }
+    // Of the group of warps.
+    __device__ inline Described described(int k) const {
+        static_assert(ROWS == 64, "one group of warps has all of the rows");
+        return tile.described(0, k * 16);
+    }
 };
 
 // Begins result[16 × N] = a · rowsᵀ for each warp.

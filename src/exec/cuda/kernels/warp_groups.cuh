@@ -19,9 +19,12 @@ typedef u64 Described;
 // A matrix at `start` in panels of so many columns: groups of eight rows lie one after the other.
 template <int PANEL>
 __device__ inline Described describe(const u16* start) {
-    constexpr u64 GROUP = 8 * PANEL * 2 / 16, SWIZZLE = PANEL == 64 ? 1 : 2;
-    return ((u32)__cvta_generic_to_shared(start) & 0x3ffff) >> 4 | GROUP << 16 | GROUP << 32 | SWIZZLE << 62;
+    constexpr u32 GROUP = 8 * PANEL * 2 / 16, SWIZZLE = PANEL == 64 ? 1 : 2;
+    return ((u32)__cvta_generic_to_shared(start) >> 4 | GROUP << 16) | (u64)(GROUP | SWIZZLE << 30) << 32;
 }
+
+// The matrix that begins so many numbers later, a multiple of 8.
+__device__ inline Described moved(Described matrix, int numbers) { return matrix + (u64)(numbers / 8); }
 
 // Makes what this thread's copies wrote to shared memory visible to products of groups, once all have passed a barrier.
 __device__ inline void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -116,6 +119,7 @@ template <int PANEL>
 inline Described describe(const u16* start) {
     return {start, 8 * PANEL * 2, PANEL * 2};
 }
+inline Described moved(Described matrix, int numbers) { return {matrix.start + numbers, matrix.group, matrix.width}; }
 #endif
 
 #endif
