@@ -48,13 +48,7 @@ struct Problem {
         return s + COUNT <= (int)keys ? all<COUNT>() : s < (int)keys ? (1ull << ((int)keys - s)) - 1 : 0;
     }
 
-    // A score times log2 e, with the bias.
-    __device__ inline float term(float chain, int t, int s) const {
-        i64 at = n * bias_n + h * bias_h + (t < (int)queries ? t : 0) * bias_t + (s < (int)keys ? s : 0) * bias_s;
-        return (chain * scale + load(bias, at)) * LOG2_E;
-    }
-
-    // What scores are multiplied by to be powers of 2: where there is a bias, `term` does.
+    // What scores are multiplied by to be powers of 2: where there is a bias, it has been done.
     template <bool GENERAL>
     __device__ inline float unit() const {
         return GENERAL && bias.data ? 1.0f : scale * LOG2_E;
@@ -72,19 +66,29 @@ __device__ inline int column_of(int number) { return number / 2 * 8 + number % 2
 __device__ inline int first_row() { return lane_number() / 4; }
 __device__ inline int first_column() { return lane_number() % 4 * 2; }
 
-// Adds the bias to the scores of 16 rows from `row` on, columns from `column` on.
-template <int N, bool KEYS_ARE_ROWS>
-__device__ inline void add_bias(float (&x)[N / 8][4], const Problem& problem, int row, int column) {
-    row += first_row();
-    column += first_column();
+// Makes scores of 16 rows from `row` on, columns from `column` on, powers of 2, with the bias that read(element) gives.
+template <int N, bool KEYS_ARE_ROWS, typename Read>
+__device__ inline void add_bias_by(float (&x)[N / 8][4], const Problem& problem, int row, int column, Read read) {
+    i64 start = problem.n * problem.bias_n + problem.h * problem.bias_h;
+    float unit = problem.scale * LOG2_E;
 #pragma unroll
     for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int number = 0; number < N / 4; number++) {
+            int i = row + first_row() + half * 8, j = column + first_column() + column_of(number);
+            int t = KEYS_ARE_ROWS ? j : i, s = KEYS_ARE_ROWS ? i : j;
+            // The last axis has a stride of 1, or of 0.
+            i64 at = start + (t < (int)problem.queries ? t : 0) * problem.bias_t + (s < (int)problem.keys && problem.bias_s ? s : 0);
             float& score = x[number / 2][half * 2 + number % 2];
-            int i = row + half * 8, j = column + column_of(number);
-            score = KEYS_ARE_ROWS ? problem.term(score, j, i) : problem.term(score, i, j);
+            score = fmaf(score, unit, read(at) * LOG2_E);
         }
+}
+
+template <int N, bool KEYS_ARE_ROWS>
+__device__ inline void add_bias(float (&x)[N / 8][4], const Problem& problem, int row, int column) {
+    const float* plain = (const float*)problem.bias.data;
+    if (problem.bias.format == F32) add_bias_by<N, KEYS_ARE_ROWS>(x, problem, row, column, [&](i64 at) { return plain[at]; });
+    else add_bias_by<N, KEYS_ARE_ROWS>(x, problem, row, column, [&](i64 at) { return load(problem.bias, at); });
 }
 
 // Makes the scores of 16 rows of queries -inf where a bit of `attended`, one for each column, is 0, and in causal attention where the
@@ -174,7 +178,8 @@ struct Walk {
         }
     }
 
-    // work(step, tile of first, tile of second) for each; it may leave no product under way that reads the tiles.
+    // work(step, tile of first, tile of second, fetch) for each. It calls fetch() once, when it has begun its first products, and leaves
+    // none under way that reads the tiles.
     template <typename Next, typename Work>
     __device__ inline void over(int end, Next next, Work work) {
         int stage = 0;
@@ -183,11 +188,12 @@ struct Walk {
             wait_groups<STAGES - 2>();
             show_copies();
             __syncthreads();
-            steps[STAGES - 1] = next(steps[STAGES - 2] + 1);
-            if (steps[STAGES - 1] < end) fetch(stage == 0 ? STAGES - 1 : stage - 1, steps[STAGES - 1]);
-            end_group();
             u16* place = shared + stage * 2 * Rows::SIZE;
-            work(steps[0], Rows{place}, Rows{place + Rows::SIZE});
+            work(steps[0], Rows{place}, Rows{place + Rows::SIZE}, [&] {
+                steps[STAGES - 1] = next(steps[STAGES - 2] + 1);
+                if (steps[STAGES - 1] < end) fetch(stage == 0 ? STAGES - 1 : stage - 1, steps[STAGES - 1]);
+                end_group();
+            });
             stage = stage + 1 == STAGES ? 0 : stage + 1;
 #pragma unroll
             for (int ahead = 0; ahead < STAGES - 1; ahead++) steps[ahead] = steps[ahead + 1];

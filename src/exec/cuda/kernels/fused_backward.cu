@@ -117,12 +117,13 @@ __device__ inline void query_gradient(Problem problem, Tensor query, Tensor key,
     float sum[D / 8][4];
     clear<D / 8>(sum);
     float unit = problem.unit<GENERAL>();
-    walk.over(tiles, next, [&](int tile, Tile<D, STEP> keys, Tile<D, STEP> values) {
+    walk.over(tiles, next, [&](int tile, Tile<D, STEP> keys, Tile<D, STEP> values, auto fetch) {
         int s0 = tile * STEP;
         u64 attended = problem.attended<STEP>(s0);
         float x[STEP / 8][4], g[STEP / 8][4];
         begin_scores<FORMAT, D, STEP>(x, queries, keys);
         begin_scores<FORMAT, D, STEP>(g, gradients, values);
+        fetch();
         wait_products<1>();
         hold<STEP>(x);
         if (GENERAL && problem.bias.data) add_bias<STEP, false>(x, problem, first, s0);
@@ -191,11 +192,12 @@ __device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, T
     clear<D / 8>(dk);
     clear<D / 8>(dv);
     float unit = problem.unit<GENERAL>();
-    walk.over(tiles, next, [&](int tile, Tile<D, STEP> queries, Tile<D, STEP> gradients) {
+    walk.over(tiles, next, [&](int tile, Tile<D, STEP> queries, Tile<D, STEP> gradients, auto fetch) {
         int t0 = tile * STEP;
         float x[STEP / 8][4], g[STEP / 8][4];
         begin_scores<FORMAT, D, STEP>(x, keys, queries);
         begin_scores<FORMAT, D, STEP>(g, values, gradients);
+        fetch();
         Two total[STEP / 8], delta[STEP / 8];
 #pragma unroll
         for (int part = 0; part < STEP / 8; part++) total[part] = *(const Two*)(totals + t0 + part * 8);

@@ -95,11 +95,12 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
     Rows rows{{-INFINITE, -INFINITE}, {0.0f, 0.0f}, {-INFINITE, -INFINITE}, {0.0f, 0.0f}};
     float unit = problem.unit<GENERAL>(), room = ROOM / unit;
     int first = (int)t0 + row;
-    walk.over(tiles, next, [&](int tile, Tile<D, KEYS> keys, Tile<D, KEYS> values) {
+    walk.over(tiles, next, [&](int tile, Tile<D, KEYS> keys, Tile<D, KEYS> values, auto fetch) {
         int s0 = tile * KEYS;
         u64 attended = problem.attended<KEYS>(s0);
         float x[KEYS / 8][4];
         begin_scores<FORMAT, D, KEYS>(x, queries, keys);
+        fetch();
         wait_products<0>();
         hold<KEYS>(x);
         if (GENERAL && problem.bias.data) add_bias<KEYS, false>(x, problem, first, s0);
