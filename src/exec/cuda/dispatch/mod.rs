@@ -2,6 +2,7 @@
 
 mod attention;
 mod columns;
+mod convolution;
 pub(super) mod image;
 mod linear;
 mod loss;
@@ -16,6 +17,7 @@ mod update;
 
 pub use shape::relayout;
 
+use super::convolution::Convolutions;
 use super::launch::{Launches, Tensor};
 use crate::exec::family::Family;
 use crate::exec::program::Layout;
@@ -100,6 +102,8 @@ pub struct Call<'a> {
     pub arithmetic: Arithmetic,
     /// Whether the device has tensor cores that kernels of ours may use; the emulated one emulates them.
     pub tensor_cores: bool,
+    /// Which convolutions the device's library makes.
+    pub convolutions: &'a Convolutions,
     /// The run's seed.
     pub seed: u64,
     /// Address of a `u64`: the position in random streams, which is the count of micro-batches before this one.
