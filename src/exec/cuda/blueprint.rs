@@ -5,7 +5,7 @@ use super::dispatch::{self, Arithmetic, Call, Operand};
 use super::launch::{ALIGNMENT, Launch, Launches, Tensor};
 use super::memory::Planned;
 use crate::exec::fault::ExecFault;
-use crate::exec::program::{Action, BufferId, Layout, Place};
+use crate::exec::program::{Action, BufferId, Instruction, Layout, Place};
 use crate::exec::reference::fingerprint::BLOCK;
 use crate::graph::{Node, StepGraph, ValueId};
 use std::collections::BTreeMap;
@@ -236,26 +236,43 @@ impl Blueprint {
                 pitch: planned.pitches[*buffer],
                 tail: planned.tails[program.owner(*buffer)],
             };
-            let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
-            let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
-            let layout = program.layout_of(instruction);
-            let (done, kind) = match instruction.action {
-                Action::Run(node) => {
-                    let call = Call {
-                        op: &nodes[node].op,
-                        layout,
-                        inputs: &inputs,
-                        outputs: &outputs,
-                        arithmetic: self.arithmetic,
-                        tensor_cores: self.tensor_cores,
-                        convolutions: &self.convolutions,
-                        seed: self.seed,
-                        position: bases.position(),
-                        culprit: bases.culprit(),
-                    };
-                    (dispatch::run(&call, launches), nodes[node].op.kind())
+            let operands = |edges: &[BufferId]| edges.iter().map(operand).collect::<Vec<Operand<'_>>>();
+            let call_of = |node: usize, instruction: &Instruction, inputs, outputs| Call {
+                op: &nodes[node].op,
+                layout: program.layout_of(instruction),
+                inputs,
+                outputs,
+                arithmetic: self.arithmetic,
+                tensor_cores: self.tensor_cores,
+                convolutions: &self.convolutions,
+                seed: self.seed,
+                position: bases.position(),
+                culprit: bases.culprit(),
+            };
+            let (inputs, outputs) = (operands(&instruction.inputs), operands(&instruction.outputs));
+            let (done, kind) = match (&planned.groups[index], &instruction.action) {
+                (Some(group), _) => {
+                    let members = group.members.iter().filter_map(|member| match member.action {
+                        Action::Run(node) => {
+                            Some((node, member, operands(&member.inputs), operands(&member.outputs)))
+                        }
+                        Action::Relayout => None,
+                    });
+                    let members: Vec<_> = members.collect();
+                    let calls = members
+                        .iter()
+                        .map(|(node, member, inputs, outputs)| call_of(*node, member, inputs, outputs));
+                    let calls: Vec<Call<'_>> = calls.collect();
+                    (
+                        dispatch::run_group(group.kind, &calls, launches),
+                        calls.first().map_or("group", |call| call.op.kind()),
+                    )
                 }
-                Action::Relayout => {
+                (None, Action::Run(node)) => {
+                    let call = call_of(*node, instruction, &inputs, &outputs);
+                    (dispatch::run(&call, launches), call.op.kind())
+                }
+                (None, Action::Relayout) => {
                     let last = program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
                     launches.begin_node();
                     (dispatch::relayout(last, &inputs[0], &outputs[0], launches), "relayout")

@@ -6,6 +6,7 @@
 //!
 //! *Places.* Results whose lifetimes overlap lie apart; large ones are placed first, each at the lowest address that is free.
 
+use super::fusion::{self, Group};
 use super::launch::ALIGNMENT;
 use crate::exec::program::{Action, BufferId, Instruction, Place, Program};
 use crate::graph::{DType, Node, Op, Value, ValueId};
@@ -28,6 +29,8 @@ pub struct Planned {
     pub offsets: Vec<Option<usize>>,
     /// Bytes of the block.
     pub bytes: usize,
+    /// For each instruction the group that it stands for, where it does.
+    pub groups: Vec<Option<Group>>,
 }
 
 impl Planned {
@@ -40,11 +43,13 @@ impl Planned {
         let rows: Vec<usize> = program.buffers.iter().map(|buffer| row(buffer.value)).collect();
         let pitches = rows.clone();
         let tails = vec![0; program.buffers.len()];
-        let mut planned = Self { program, formats, rows, pitches, tails, offsets, bytes: 0 };
+        let groups = Vec::new();
+        let mut planned = Self { program, formats, rows, pitches, tails, offsets, bytes: 0, groups };
         let kept: Vec<BufferId> = keep.iter().filter_map(|value| planned.program.buffer_of(*value)).collect();
         planned.fold_casts(nodes, &kept);
         planned.widen_rows(nodes, values, &kept);
         planned.add_tails(nodes, &kept);
+        fusion::fuse(&mut planned, nodes, &kept);
         planned.assign(&kept);
         planned
     }

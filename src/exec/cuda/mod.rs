@@ -16,6 +16,7 @@ pub mod driver;
 #[cfg(test)]
 mod emulated;
 pub mod engine;
+pub mod fusion;
 pub mod launch;
 pub mod memory;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod attention;
 mod columns;
 mod convolution;
+mod group;
 pub(super) mod image;
 mod linear;
 mod loss;
@@ -15,6 +16,7 @@ mod shape;
 mod unfold;
 mod update;
 
+pub use group::run_group;
 pub use shape::relayout;
 
 use super::convolution::Convolutions;
