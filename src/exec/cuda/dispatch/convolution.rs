@@ -8,11 +8,13 @@ use super::image::{int, output_pixels, sizes, taps};
 use super::products::{bias_rows, common, row_major};
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cuda::convolution::{Convolution, Direction, Shape};
-use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::exec::cuda::launch::{ALIGNMENT, Arguments, Launches, Tensor};
 use crate::graph::DType;
 
-/// Bytes beside its tensors that a convolution may take, of two images with so many elements together or fewer.
-const WORKSPACES: [(usize, usize); 2] = [(1 << 20, 16 << 20), (usize::MAX, 256 << 20)];
+/// Bytes beside its tensors that a convolution may take for each of their elements: sums of a filter in f32, many times over, or copies
+/// of images. And the least and the most that it may take at all.
+const WORKSPACE_PER_ELEMENT: usize = 64;
+const WORKSPACE: [usize; 2] = [256 << 10, 256 << 20];
 /// Elements of a tensor beyond which libraries no longer count in 32 bits.
 const GREATEST: usize = i32::MAX as usize;
 /// Channels of a group below which own kernels do better.
@@ -143,8 +145,9 @@ fn shape(
     if [x, filter, y].iter().any(|elements| !(1..=GREATEST).contains(elements)) {
         return None;
     }
-    let (_, bytes) = WORKSPACES.into_iter().find(|(most, _)| x + y <= *most)?;
-    shape.workspace = bytes;
+    let [least, most] = WORKSPACE;
+    shape.workspace =
+        ((x + filter + y) * WORKSPACE_PER_ELEMENT).next_multiple_of(ALIGNMENT).clamp(least, most);
     call.convolutions.take(&shape).then_some(shape)
 }
 
