@@ -148,7 +148,8 @@ impl Case {
         let position = device.allocate(256).expect("memory");
         device.upload(position, &self.position.to_le_bytes()).expect("an upload");
         let (ins, outs) = (as_operands(&inputs), as_operands(&outputs));
-        let all = Convolutions::new(self.convolved && device.has_convolutions());
+        let asked = self.convolved && device.has_convolutions();
+        let all = Convolutions::new(asked);
         let mut call = Call {
             op: &self.op,
             layout: self.layout,
@@ -162,7 +163,7 @@ impl Case {
             culprit: position + 128,
         };
         let refused = Convolutions::without(refused(device, &call));
-        if self.convolved {
+        if asked {
             call.convolutions = &refused;
         }
         launch(device, &call)?;

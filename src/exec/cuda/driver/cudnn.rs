@@ -31,14 +31,14 @@ pub(super) const FMA_MATH: c_int = 3;
 /// An answer about an algorithm: `cudnnConvolutionFwdAlgoPerf_t` and its two likes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(dead_code, reason = "the library writes all of it")]
 pub(super) struct Algorithm {
     pub number: c_int,
     pub status: Status,
-    /// Milliseconds where it was timed; −1 here.
-    pub time: f32,
-    pub workspace: usize,
+    time: f32,
+    workspace: usize,
     pub determinism: c_int,
-    pub math: c_int,
+    math: c_int,
     reserved: [c_int; 3],
 }
 
