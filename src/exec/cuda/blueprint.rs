@@ -73,6 +73,11 @@ pub(super) struct Bases {
 
 /// Bytes of the fingerprint's keys.
 const KEYS: usize = 2 * BLOCK * 4;
+/// Bytes of a step's report, four each: scale, norm, whether it was skipped, the number of the first gradient that is not finite, and the
+/// losses of [`LOSSES`] micro-batches.
+pub(super) const REPORT: usize = 4 * (4 + LOSSES);
+/// Micro-batches whose losses are kept until the host reads them.
+pub(super) const LOSSES: usize = 252;
 
 impl Bases {
     /// A `u64`: the position in random streams.
@@ -90,9 +95,14 @@ impl Bases {
         self.constants + 2 * ALIGNMENT as u64
     }
 
+    /// What a step says of itself: see [`REPORT`]. The sums of the fingerprint follow, so that one copy brings both.
+    pub(super) fn report(self) -> u64 {
+        self.keys() + KEYS as u64
+    }
+
     /// Sums of the fingerprint.
     pub(super) fn sums(self) -> u64 {
-        self.keys() + KEYS as u64
+        self.report() + REPORT as u64
     }
 }
 
@@ -115,6 +125,8 @@ pub struct Blueprint {
     pub(super) sums: usize,
     /// The convolutions that the library is to make, each once.
     pub(super) library: Vec<Shape>,
+    /// Bytes of the features and of the labels of a batch.
+    batch: [usize; 2],
     footprint: Footprint,
 }
 
@@ -133,7 +145,11 @@ impl Blueprint {
     ) -> Result<Self, ExecFault> {
         let programs = steps.iter().map(plan).collect();
         let (cells, footprint) = (BTreeMap::new(), Footprint::default());
-        let sums = 0;
+        let bytes = |value: fn(&StepGraph) -> ValueId| {
+            steps.iter().map(|step| step.value(value(step)).elements() * 4).max().unwrap_or(0)
+        };
+        let batch = [bytes(|step| step.features), bytes(|step| step.labels)];
+        let (sums, library) = (0, Vec::new());
         let mut blueprint = Self {
             seed,
             arithmetic,
@@ -142,7 +158,8 @@ impl Blueprint {
             programs,
             cells,
             sums,
-            library: Vec::new(),
+            library,
+            batch,
             footprint,
         };
         for step in 0..steps.len() {
@@ -154,7 +171,7 @@ impl Blueprint {
         let blocks = blueprint.fingerprinted(steps).into_iter().map(|cell| cell.elements.div_ceil(BLOCK));
         blueprint.sums = blocks.sum::<usize>() * 16;
         // Once without addresses, to learn how much memory beside the values there has to be.
-        let (placed, launches) = blueprint.lower(steps, Bases::default())?;
+        let (placed, _, launches) = blueprint.lower(steps, Bases::default())?;
         blueprint.library = library_convolutions(&placed);
         blueprint.footprint.scratch = launches.scratch_bytes();
         blueprint.footprint.constants = blueprint.fixed() + launches.constant_bytes.len();
@@ -168,15 +185,22 @@ impl Blueprint {
 
     /// Bytes before the tables of kernels among the constants.
     pub(super) fn fixed(&self) -> usize {
-        2 * ALIGNMENT + KEYS + self.sums.next_multiple_of(ALIGNMENT)
+        self.batch_place(2)
     }
 
-    /// Makes the launches of every step graph: training, then evaluation. The tables that they read come with them.
+    /// Where the features (0) and the labels (1) of the next batch wait, counted from the constants; and what comes after (2).
+    pub(super) fn batch_place(&self, part: usize) -> usize {
+        let before = 2 * ALIGNMENT + KEYS + REPORT + self.sums.next_multiple_of(ALIGNMENT);
+        before + self.batch[..part].iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum::<usize>()
+    }
+
+    /// Makes the launches of every step graph, training, then evaluation, and those of the fingerprint. The tables that they read come
+    /// with them.
     pub(super) fn lower(
         &self,
         steps: &[StepGraph],
         bases: Bases,
-    ) -> Result<(Vec<[Placed; 2]>, Launches), ExecFault> {
+    ) -> Result<(Vec<[Placed; 2]>, Section, Launches), ExecFault> {
         let mut launches = Launches::new(bases.scratch, bases.constants + self.fixed() as u64);
         let mut stages = Vec::new();
         for (step, Programs { nodes, train, evaluation }) in steps.iter().zip(&self.programs) {
@@ -184,7 +208,13 @@ impl Blueprint {
             let evaluation = self.lower_program(step, &step.evaluation, evaluation, bases, &mut launches)?;
             stages.push([train, evaluation]);
         }
-        Ok((stages, launches))
+        launches.list.clear();
+        let cells = self.fingerprinted(steps).into_iter();
+        let tensors: Vec<(u64, usize)> =
+            cells.map(|cell| (bases.persistent + cell.offset as u64, cell.elements)).collect();
+        dispatch::fingerprint(&tensors, bases.keys(), bases.sums(), &mut launches);
+        let fingerprint = Section { launches: std::mem::take(&mut launches.list), graph: None };
+        Ok((stages, fingerprint, launches))
     }
 
     /// Gives every persistent value of the programs its room.
@@ -297,7 +327,7 @@ impl Blueprint {
     }
 
     /// Parameters in the order of their names, as the fingerprint takes them.
-    pub(super) fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
+    fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
         let Some(step) = steps.first() else { return Vec::new() };
         let mut names: Vec<&String> = step
             .parameters

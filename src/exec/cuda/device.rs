@@ -18,6 +18,31 @@ pub trait Device: Send {
     /// The device's own.
     fn upload(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault>;
 
+    /// Copies to the device beside what it is doing, after [`Device::free_aside`]; returns when `bytes` may be changed. What reads it is
+    /// launched after [`Device::join_aside`].
+    ///
+    /// # Errors
+    /// The device's own.
+    fn upload_aside(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        self.upload(address, bytes)
+    }
+
+    /// What is launched from here on comes after the copies aside.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn join_aside(&mut self) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    /// Copies aside from here on come after what was launched.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn free_aside(&mut self) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
     /// Waits for all that was launched, and copies to the host.
     ///
     /// # Errors

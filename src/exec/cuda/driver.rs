@@ -1,9 +1,10 @@
 //! The CUDA driver as a device, on Candle's `CudaDevice`: its context, its stream and its cuBLAS handle, so that Candle's own ops
 //! can be captured beside amp's kernels.
 //!
-//! **Invariant: everything runs on one stream, in the order of the calls**, and no address is given back before the device is dropped.
-//! So nothing waits but reads, and a recorded graph stays valid. What the driver says comes out as a fault, never as a panic.
+//! **Invariant: everything that computes runs on one stream, in the order of the calls**, and no address is given back before the device
+//! is dropped. So nothing waits but reads, and a recorded graph stays valid. A second stream brings the next batch, and only copies. What the driver says comes out as a fault, never as a panic.
 
+mod aside;
 mod convolution;
 #[cfg(test)]
 mod convolution_tests;
@@ -20,6 +21,7 @@ use super::launch::Launch;
 use crate::diag::codes;
 use crate::diag::number::bytes as in_units;
 use crate::exec::fault::ExecFault;
+use aside::Aside;
 use candle_core::CudaDevice;
 use convolution::Convolutions;
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, DriverError, result, sys};
@@ -47,6 +49,7 @@ pub struct Driver {
     stream: Arc<CudaStream>,
     kernels: Kernels,
     staging: Staging,
+    aside: Aside,
     graphs: Vec<CudaGraph>,
     allocations: Vec<sys::CUdeviceptr>,
     capability: (u32, u32),
@@ -122,7 +125,7 @@ impl Driver {
         let capability = (number(major), number(minor));
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
-        let staging = Staging::new()?;
+        let (staging, aside) = (Staging::new()?, Aside::new()?);
         let (workspace, products) = Products::new(candle.cublas_handle(), stream.cu_stream())?;
         let convolutions = Convolutions::new(stream.cu_stream());
         Ok(Self {
@@ -133,6 +136,7 @@ impl Driver {
             stream,
             kernels,
             staging,
+            aside,
             graphs: Vec::new(),
             allocations: vec![workspace],
             capability,
@@ -171,6 +175,11 @@ impl Driver {
                 // SAFETY: the range is of an allocation of this device, which lives as long as it.
                 unsafe { result::memset_d8_async(*address, 0, *bytes, stream) }
                     .map_err(|error| fault("clearing memory", error))
+            }
+            Launch::Copy { from, to, bytes } => {
+                // SAFETY: both ranges are of allocations of this device, which live as long as it.
+                unsafe { result::memcpy_dtod_async(*to, *from, *bytes, stream) }
+                    .map_err(|error| fault("copying memory", error))
             }
         }
     }
@@ -218,14 +227,27 @@ impl Device for Driver {
         self.staging.upload(address, bytes, self.stream.cu_stream())
     }
 
+    fn upload_aside(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.staging.upload(address, bytes, self.aside.stream())
+    }
+
+    fn join_aside(&mut self) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.aside.join(self.stream.cu_stream())
+    }
+
+    fn free_aside(&mut self) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.aside.free(self.stream.cu_stream())
+    }
+
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault> {
         self.bind()?;
-        if !bytes.is_empty() {
-            // SAFETY: the range is of an allocation of this device; `bytes` stays borrowed until the copy is waited for.
-            unsafe { result::memcpy_dtoh_async(bytes, address, self.stream.cu_stream()) }
-                .map_err(|error| fault("copying from the device", error))?;
+        if bytes.is_empty() {
+            return self.synchronise();
         }
-        self.synchronise()
+        self.staging.download(address, bytes, self.stream.cu_stream())
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
@@ -320,6 +342,7 @@ impl Drop for Driver {
         }
         self.kernels.unload();
         self.staging.free();
+        self.aside.close();
         for address in self.allocations.drain(..) {
             // SAFETY: it came from `malloc_sync`, nothing runs any more, and it is freed once. A failure leaves it to the driver.
             let _ = unsafe { result::free_sync(address) };

@@ -16,7 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-type LaunchKernel = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
+type LaunchKernel = unsafe extern "C" fn(
+    *const c_char,
+    *const c_uint,
+    c_uint,
+    *mut *mut c_void,
+    *const usize,
+    usize,
+) -> c_int;
 
 /// The kernels as one library; the reason why there is none on this machine.
 fn library() -> Result<&'static Mutex<libloading::Library>, String> {
@@ -73,15 +80,22 @@ impl Emulated {
     fn kernel(name: &str, grid: [u32; 3], block: u32, arguments: &Arguments) -> Result<(), ExecFault> {
         let library = library().expect("it was opened").lock().expect("no launch panics");
         let name = CString::new(name).expect("names are plain");
-        let mut pointers = arguments.pointers();
+        let (mut pointers, sizes) = (arguments.pointers(), arguments.sizes());
         // SAFETY: the symbol has this type in `emulate.cpp`; arguments are those that the dispatch declares, and their addresses
         // lie in blocks of this device.
         let status = unsafe {
             let launch: libloading::Symbol<'_, LaunchKernel> =
                 library.get(b"amp_emulated_launch").expect("emulate.cpp has it");
-            launch(name.as_ptr(), grid.as_ptr(), block, pointers.as_mut_ptr())
+            let (sizes, count) = (sizes.as_ptr(), sizes.len());
+            launch(name.as_ptr(), grid.as_ptr(), block, pointers.as_mut_ptr(), sizes, count)
         };
-        if status == 0 { Ok(()) } else { Err(ExecFault::device(format!("there is no kernel {name:?}"))) }
+        match status {
+            0 => Ok(()),
+            1 => Err(ExecFault::device(format!("there is no kernel {name:?}"))),
+            _ => Err(ExecFault::device(format!(
+                "the kernel {name:?} has other parameters than {sizes:?} bytes"
+            ))),
+        }
     }
 }
 
@@ -115,6 +129,10 @@ impl Device for Emulated {
             // SAFETY: as above.
             Launch::Clear { address, bytes } => unsafe {
                 std::ptr::write_bytes(*address as *mut u8, 0, *bytes)
+            },
+            // SAFETY: as above.
+            Launch::Copy { from, to, bytes } => unsafe {
+                std::ptr::copy(*from as *const u8, *to as *mut u8, *bytes)
             },
         }
         Ok(())

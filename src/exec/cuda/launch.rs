@@ -39,8 +39,8 @@ pub(super) fn number(format: DType) -> i32 {
 /// The arguments of a kernel, in the order of its parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// Each argument in 16 bytes, little endian, from the first byte on.
-    slots: Vec<[u8; 16]>,
+    /// Each argument in 16 bytes, little endian, from the first byte on; and how many of them are its own.
+    slots: Vec<([u8; 16], usize)>,
 }
 
 impl Arguments {
@@ -52,16 +52,17 @@ impl Arguments {
     fn bytes(mut self, bytes: &[u8]) -> Self {
         let mut slot = [0; 16];
         slot[..bytes.len()].copy_from_slice(bytes);
-        self.slots.push(slot);
+        self.slots.push((slot, bytes.len()));
         self
     }
 
     /// A `Tensor`.
     #[must_use]
     pub fn tensor(self, tensor: Tensor) -> Self {
-        let mut bytes = [0; 12];
+        // Four bytes behind the format are there for alignment.
+        let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&tensor.address.to_le_bytes());
-        bytes[8..].copy_from_slice(&number(tensor.format).to_le_bytes());
+        bytes[8..12].copy_from_slice(&number(tensor.format).to_le_bytes());
         self.bytes(&bytes)
     }
 
@@ -95,9 +96,14 @@ impl Arguments {
         self.bytes(&value.to_le_bytes())
     }
 
+    /// The bytes of each argument.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.slots.iter().map(|(_, size)| *size).collect()
+    }
+
     /// A pointer to each argument, as a launch wants them.
     pub fn pointers(&self) -> Vec<*mut std::ffi::c_void> {
-        self.slots.iter().map(|slot| slot.as_ptr().cast_mut().cast()).collect()
+        self.slots.iter().map(|(slot, _)| slot.as_ptr().cast_mut().cast()).collect()
     }
 }
 
@@ -165,6 +171,15 @@ pub enum Launch {
         /// How many.
         bytes: usize,
     },
+    /// Copies bytes within the device.
+    Copy {
+        /// First byte that is read.
+        from: u64,
+        /// First byte that is written.
+        to: u64,
+        /// How many.
+        bytes: usize,
+    },
 }
 
 impl Launch {
@@ -190,6 +205,7 @@ impl Launch {
             Self::BiasedProduct(..) => "library product with bias",
             Self::Convolution(convolution) => convolution.shape.name(),
             Self::Clear { .. } => "clear",
+            Self::Copy { .. } => "copy",
         }
     }
 }

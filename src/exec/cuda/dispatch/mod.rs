@@ -18,6 +18,7 @@ mod update;
 
 pub use group::run_group;
 pub use shape::relayout;
+pub use update::fingerprint;
 
 use super::convolution::Convolutions;
 use super::launch::{Launches, Tensor};

@@ -5,6 +5,7 @@
 use super::pointwise::eights;
 use super::{Call, Operand};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::exec::reference::fingerprint;
 use crate::exec::reference::reduce::BLOCK;
 use crate::exec::schedule::decimal;
 use crate::graph::Op;
@@ -165,6 +166,15 @@ pub(super) fn commits(calls: &[Call<'_>], launches: &mut Launches) -> bool {
         Arguments::new().address(entries).int(calls.len() as i32).tensor(optional(call, *found, 3));
     launches.kernel("commit_buffers", [blocks, 1, 1], THREADS as u32, arguments);
     true
+}
+
+/// The fingerprint of tensors of f32, each an address and a size: 16 bytes for each block of 1024 elements, from `out` on.
+pub fn fingerprint(tensors: &[(u64, usize)], keys: u64, out: u64, launches: &mut Launches) {
+    let rows = tensors.iter().map(|(address, elements)| (*elements, [*address, 0, 0, 0, 0]));
+    let (bytes, blocks) = wide_table(rows, fingerprint::BLOCK);
+    let entries = launches.constant(&bytes);
+    let arguments = Arguments::new().address(entries).int(tensors.len() as i32).address(keys).address(out);
+    launches.kernel("fingerprint", [blocks, 1, 1], THREADS as u32, arguments);
 }
 
 fn format_of(tensor: Tensor) -> u64 {

@@ -42,10 +42,22 @@ void barrier();
 extern float shuffled[1024];
 
 using Invoke = void (*)(void**);
-std::map<std::string, Invoke>& kernels();
+
+// A kernel, and the bytes of each of its parameters.
+struct Kernel {
+    Invoke invoke;
+    std::vector<size_t> sizes;
+};
+
+std::map<std::string, Kernel>& kernels();
+
+template <typename... Arguments>
+std::vector<size_t> sizes_of(void (*)(Arguments...)) {
+    return {sizeof(Arguments)...};
+}
 
 struct Register {
-    Register(const char* name, Invoke invoke) { kernels()[name] = invoke; }
+    Register(const char* name, Invoke invoke, std::vector<size_t> sizes) { kernels()[name] = {invoke, sizes}; }
 };
 
 template <typename... Arguments, size_t... Index>
@@ -69,7 +81,8 @@ struct Thread {
 
 #define KERNEL(name, ...)                                                                                     \
     void name(__VA_ARGS__);                                                                                   \
-    static emulate::Register register_##name(#name, [](void** arguments) { emulate::unpack(name, arguments); }); \
+    static emulate::Register register_##name(                                                                 \
+        #name, [](void** arguments) { emulate::unpack(name, arguments); }, emulate::sizes_of(name));          \
     void name(__VA_ARGS__)
 
 static emulate::Thread threadIdx;

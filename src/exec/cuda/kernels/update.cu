@@ -290,10 +290,13 @@ KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth
     *tracker = successful;
 }
 
-// Two words of 64 bits for each block of 1024 values, the last one padded with zero words: of both sets of 1024 keys.
-KERNEL(fingerprint, const float* values, i64 count, const u32* keys, u64* out) {
+// Two words of 64 bits for each block of 1024 values of each tensor of the table, the last block padded with zero words: of both sets
+// of 1024 keys. A row's words are the tensor's address alone; its blocks are of 1024.
+KERNEL(fingerprint, const Row* rows, int count, const u32* keys, u64* out) {
     __shared__ u64 sums[2][256];
-    i64 start = (i64)blockIdx.x * 1024;
+    Row row = rows[row_of(rows, count, blockIdx.x)];
+    const float* values = (const float*)row.words[0];
+    i64 start = (blockIdx.x - row.first_block) * 1024;
     int thread = (int)threadIdx.x;
     u64 own[2] = {0, 0};
 #pragma unroll
@@ -303,7 +306,7 @@ KERNEL(fingerprint, const float* values, i64 count, const u32* keys, u64* out) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             i64 at = start + (half == 0 ? low : high);
-            float value = at < count ? values[at] : 0.0f;
+            float value = at < row.elements ? values[at] : 0.0f;
             words[half] = value != value ? 0x7fc00000u : bits_of(value);
         }
 #pragma unroll

@@ -40,6 +40,18 @@ impl Device for Shared {
         self.0.upload(address, bytes)
     }
 
+    fn upload_aside(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        self.0.upload_aside(address, bytes)
+    }
+
+    fn join_aside(&mut self) -> Result<(), ExecFault> {
+        self.0.join_aside()
+    }
+
+    fn free_aside(&mut self) -> Result<(), ExecFault> {
+        self.0.free_aside()
+    }
+
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault> {
         self.0.download(address, bytes)
     }
