@@ -395,6 +395,41 @@ pub fn attending() -> Sample {
     Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
 }
 
+/// Attention whose operands are slices of one linear layer, between residual sums and norms.
+pub fn packed() -> Sample {
+    let part = |name: &str, start| {
+        let recall = Block::Recall { name: "sample:packed".to_owned(), span: span(6) };
+        let slice = LayerKind::Slice { axis: 2, start, length: 8 };
+        vec![recall, layer(&format!("packed.{name}"), slice)]
+    };
+    let operands = vec![("query", part("query", 0)), ("key", part("key", 8)), ("value", part("value", 16))];
+    let attention = LayerKind::Attention { heads: 2, causal: true, dropout: 0.0, terms: 1, scale: None };
+    let norm = |path: &str| layer(path, LayerKind::LayerNorm { eps: 1e-5 });
+    let attend = vec![
+        norm("attend.norm"),
+        linear("attend.packed", 24),
+        Block::Save { name: "sample:packed".to_owned(), span: span(6) },
+        apply("attend.attention", attention, operands),
+        linear("attend.out", 8),
+    ];
+    let change = vec![
+        norm("change.norm"),
+        linear("change.up", 16),
+        layer("change.act", LayerKind::Gelu { tanh: true }),
+        linear("change.down", 8),
+    ];
+    let body = vec![
+        layer("column", LayerKind::Reshape { shape: vec![5, 1] }),
+        linear("embed", 8),
+        parallel("attended", Combine::Add, vec![Vec::new(), attend]),
+        parallel("changed", Combine::Add, vec![Vec::new(), change]),
+        norm("norm"),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
+}
+
 /// Every sample, by name.
 pub fn all() -> Vec<(&'static str, Sample)> {
     vec![
@@ -404,6 +439,7 @@ pub fn all() -> Vec<(&'static str, Sample)> {
         ("joined", joined()),
         ("gated", gated()),
         ("attending", attending()),
+        ("packed", packed()),
         ("tokens", tokens()),
         ("images", images()),
         ("shared", shared()),

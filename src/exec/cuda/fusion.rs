@@ -6,7 +6,7 @@
 
 use super::memory::Planned;
 use crate::exec::program::{Action, BufferId, Instruction, Place};
-use crate::graph::{Node, Op};
+use crate::graph::{DType, Node, Op, Value};
 use std::collections::BTreeSet;
 
 /// What the members of a group have in common, and so which kernel runs them.
@@ -18,6 +18,8 @@ pub enum Kind {
     Updates,
     /// Commits of running statistics.
     Commits,
+    /// Gradients of slices of one value, each put into its place among zeros, and added: the parts side by side.
+    Join,
 }
 
 /// Instructions that become launches together, in the order of the program.
@@ -33,6 +35,7 @@ pub struct Group {
 pub struct View<'a> {
     planned: &'a Planned,
     nodes: &'a [Node],
+    values: &'a [Value],
     reads: Vec<BTreeSet<BufferId>>,
     writes: Vec<BTreeSet<BufferId>>,
     /// Owners that are read after the last instruction.
@@ -42,13 +45,13 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(planned: &'a Planned, nodes: &'a [Node], kept: &[BufferId]) -> Self {
+    fn new(planned: &'a Planned, nodes: &'a [Node], values: &'a [Value], kept: &[BufferId]) -> Self {
         let program = &planned.program;
         let owners = |buffers: &[BufferId]| buffers.iter().map(|buffer| program.owner(*buffer)).collect();
         let reads = program.instructions.iter().map(|instruction| owners(&instruction.inputs)).collect();
         let writes = program.instructions.iter().map(|instruction| owners(&instruction.outputs)).collect();
         let taken = vec![false; program.instructions.len()];
-        Self { planned, nodes, reads, writes, kept: owners(kept), taken }
+        Self { planned, nodes, values, reads, writes, kept: owners(kept), taken }
     }
 
     /// The instruction at a time.
@@ -62,6 +65,23 @@ impl<'a> View<'a> {
             Action::Run(node) if !self.taken[time] => Some(&self.nodes[node].op),
             _ => None,
         }
+    }
+
+    /// The shape of a buffer's value.
+    pub fn shape(&self, buffer: BufferId) -> &[usize] {
+        &self.values[self.planned.program.buffers[buffer].value.index()].shape
+    }
+
+    /// How a buffer is stored.
+    pub fn format(&self, buffer: BufferId) -> DType {
+        self.planned.formats[buffer]
+    }
+
+    /// The instruction that makes a buffer, where `reader` alone reads it, as it is.
+    pub fn made_for(&self, buffer: BufferId, reader: usize) -> Option<usize> {
+        let mut makers = (0..reader).filter(|time| self.writes[*time].contains(&buffer));
+        let maker = makers.next().filter(|time| self.at(*time).outputs == [buffer])?;
+        (self.only_reader(buffer) == Some(reader)).then_some(maker)
     }
 
     /// Whether a buffer is a persistent value.
@@ -136,11 +156,61 @@ impl<'a> View<'a> {
 type Rule = fn(&View<'_>, usize) -> Option<(Kind, Vec<usize>)>;
 
 /// The chains that have kernels. An instruction belongs to the first that takes it.
-const RULES: &[Rule] = &[];
+const RULES: &[Rule] = &[joined];
+
+/// Gradients of slices that are added up by the instruction at `time`, if those are all that it adds.
+fn joined(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
+    let times = parts(view, time)?;
+    // A larger sum may take this one in.
+    let reader = view.only_reader(view.at(time).outputs[0]);
+    if reader.is_some_and(|reader| parts(view, reader).is_some()) {
+        return None;
+    }
+    let result = view.at(time).outputs[0];
+    let mut places = Vec::new();
+    for part in &times {
+        let Some(Op::SliceBackward { axis, start }) = view.op(*part) else { continue };
+        let (from, inner) =
+            (view.at(*part).inputs[0], view.shape(result)[axis + 1..].iter().product::<usize>());
+        let width = view.shape(from)[*axis] * inner;
+        places.push((*axis, start * inner, width));
+        let whole = view.shape(result)[*axis] * inner;
+        let exact = times
+            .iter()
+            .filter(|time| **time != times[times.len() - 1])
+            .all(|time| [view.format(from), DType::F32].contains(&view.format(view.at(*time).outputs[0])));
+        if !exact || [whole, start * inner, width].iter().any(|size| size % 8 != 0) {
+            return None;
+        }
+    }
+    places.sort_unstable();
+    let apart = places.windows(2).all(|two| two[0].0 == two[1].0 && two[0].1 + two[0].2 <= two[1].1);
+    apart.then_some((Kind::Join, times))
+}
+
+/// The instructions whose results the sum at `time` is made of, itself last: sums and gradients of slices that nobody else reads.
+fn parts(view: &View<'_>, time: usize) -> Option<Vec<usize>> {
+    match view.op(time)? {
+        Op::SliceBackward { .. } => Some(vec![time]),
+        Op::Add => {
+            let mut times = Vec::new();
+            for input in &view.at(time).inputs {
+                if view.shape(*input) != view.shape(view.at(time).outputs[0]) {
+                    return None;
+                }
+                times.extend(parts(view, view.made_for(*input, time)?)?);
+            }
+            times.push(time);
+            times.sort_unstable();
+            Some(times)
+        }
+        _ => None,
+    }
+}
 
 /// Finds the groups of a plan. Each takes the place of one of its members, whose instruction then stands for all.
-pub(super) fn fuse(planned: &mut Planned, nodes: &[Node], kept: &[BufferId]) {
-    let (mut view, mut found) = (View::new(planned, nodes, kept), Vec::new());
+pub(super) fn fuse(planned: &mut Planned, nodes: &[Node], values: &[Value], kept: &[BufferId]) {
+    let (mut view, mut found) = (View::new(planned, nodes, values, kept), Vec::new());
     let mut take = |view: &mut View<'_>, kind: Kind, times: Vec<usize>, place: usize| {
         if times.len() > 1 && view.can_meet(&times, place) {
             times.iter().for_each(|time| view.taken[*time] = true);

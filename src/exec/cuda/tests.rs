@@ -2,7 +2,7 @@
 //!
 //! All run on the emulated device, and on the real one where the feature `cuda` is on and a device is there.
 
-mod arithmetic;
+pub(super) mod arithmetic;
 mod attention;
 mod cases;
 mod image;

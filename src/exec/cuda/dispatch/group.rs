@@ -1,6 +1,6 @@
 //! The launches of nodes that run together; see `fusion.rs` for which do.
 
-use super::{Call, update};
+use super::{Call, shape, update};
 use crate::exec::cuda::fusion::Kind;
 use crate::exec::cuda::launch::Launches;
 
@@ -11,5 +11,6 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], launches: &mut Launches) -> boo
         Kind::Casts => update::casts(calls, launches),
         Kind::Updates => update::updates(calls, launches),
         Kind::Commits => update::commits(calls, launches),
+        Kind::Join => shape::join(calls, launches),
     }
 }

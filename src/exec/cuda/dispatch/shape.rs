@@ -83,6 +83,25 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     true
 }
 
+/// Gradients of slices side by side in the result of the last call, which adds them up; 0 where there is none.
+pub(super) fn join(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let Some(y) = calls.last().map(|call| &call.outputs[0]) else { return true };
+    let (mut parts, mut count, mut whole) = (Vec::new(), 0, 0);
+    for call in calls {
+        let Op::SliceBackward { axis, start } = call.op else { continue };
+        let (x, inner) = (&call.inputs[0], around(y.shape(), *axis).1);
+        whole = y.shape()[*axis] * inner;
+        let format = crate::exec::cuda::launch::number(x.tensor.format) as u64;
+        let words = [x.tensor.address, format, (start * inner) as u64, (x.shape()[*axis] * inner) as u64];
+        parts.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        count += 1;
+    }
+    let parts = launches.constant(&parts);
+    let arguments = Arguments::new().tensor(y.tensor).size(y.elements()).size(whole);
+    super::pointwise::eights(launches, "join", y.elements(), arguments.address(parts).int(count));
+    true
+}
+
 /// Elements before and after an axis.
 fn around(shape: &[usize], axis: usize) -> (usize, usize) {
     (shape[..axis].iter().product(), shape[axis + 1..].iter().product())

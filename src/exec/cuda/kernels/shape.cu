@@ -76,3 +76,29 @@ KERNEL(transpose_tiles, Tensor x, Tensor y, i64 slow, i64 fast, i64 x_stride, i6
         if (s < slow && f < fast) store(y, start.b + s * y_stride + f, tile[lane][row]);
     }
 }
+
+// A piece of each row of a result: elements start … start + width of it.
+struct Part {
+    u64 address;
+    i64 format;
+    i64 start;
+    i64 width;
+};
+
+// y = the parts side by side in rows of `whole` elements, +0 where there is none. All sizes are multiples of 8. Each part was added to
+// zeros, which makes -0 a +0.
+KERNEL(join, Tensor y, i64 n, i64 whole, const Part* parts, int count) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    Division at = divide(first, whole);
+    float values[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    for (int number = 0; number < count; number++) {
+        i64 start = parts[number].start, width = parts[number].width;
+        if (at.remainder < start || at.remainder >= start + width) continue;
+        Tensor x = {(void*)parts[number].address, (int)parts[number].format, 0};
+        load_eight(x, at.quotient * width + at.remainder - start, values);
+#pragma unroll
+        for (int k = 0; k < 8; k++) values[k] += 0.0f;
+    }
+    store_eight(y, first, values);
+}

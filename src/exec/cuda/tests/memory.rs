@@ -91,7 +91,7 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
 /// Nothing that concerns every parameter is a launch for each of them.
 #[test]
 fn what_many_parameters_need_alike_is_one_group() {
-    let mut casts = 0;
+    let (mut casts, mut joins) = (0, 0);
     for (name, _, step) in sample_steps() {
         let (nodes, planned) = plan(&step);
         let members = |kind: Kind| {
@@ -104,8 +104,9 @@ fn what_many_parameters_need_alike_is_one_group() {
         assert!(members(Kind::Updates).len() <= 2, "{name}: a group for each rule");
         let commits = count(|op| matches!(op, Op::CommitBuffer { .. }));
         assert_eq!(members(Kind::Commits).iter().sum::<usize>(), commits, "{name}");
+        joins += members(Kind::Join).len();
         casts += members(Kind::Casts).iter().sum::<usize>();
         assert_eq!(planned.groups.len(), planned.program.instructions.len(), "{name}");
     }
-    assert!(casts > 0, "no sample casts its parameters together");
+    assert!(casts > 0 && joins > 0, "{casts} casts and {joins} joins in all samples");
 }
