@@ -215,11 +215,8 @@ const RESNET50: [([usize; 5], usize); 23] = [
 fn convolutions_of_resnet50_by_the_library_and_by_products() {
     let mut device = Driver::open().expect("a device");
     let most = 256 * 56 * 56 * 256;
-    let memory: Vec<u64> = [most, 2048 * 1024 * 4, most]
-        .into_iter()
-        .map(|elements| filled(&mut device, elements))
-        .chain([device.allocate(2 << 30).expect("memory")])
-        .collect();
+    let [x, filter, y] = [most, 2048 * 1024 * 4, most].map(|elements| filled(&mut device, elements));
+    let scratch = device.allocate(2 << 30).expect("memory");
     let mut totals = [0.0; 3];
     eprintln!(
         "in ms: a step's launches, without the library, the library's call alone (0: refused or not asked)"
@@ -235,13 +232,13 @@ fn convolutions_of_resnet50_by_the_library_and_by_products() {
             let geometry = geometry(sizes);
             let shape = Shape { direction, geometry, format: DType::F16, workspace: 256 << 20 };
             let mut times = [true, false].map(|there| {
-                let launches = step_launches(&shape, [memory[0], memory[1], memory[2]], memory[3], there);
+                let launches = step_launches(&shape, [x, filter, y], scratch, there);
                 milliseconds(&mut device, &launches)
             });
-            let [x, filter, y, workspace] = [memory[0], memory[1], memory[2], memory[3]];
             let alone = match device.prepares(&shape).expect("an answer") {
                 true => {
-                    let convolution = Convolution { shape, x, filter, y, accumulate: false, workspace };
+                    let convolution =
+                        Convolution { shape, x, filter, y, accumulate: false, workspace: scratch };
                     milliseconds(&mut device, &[Launch::Convolution(convolution)])
                 }
                 false => 0.0,

@@ -31,15 +31,14 @@ pub(super) const FMA_MATH: c_int = 3;
 /// An answer about an algorithm: `cudnnConvolutionFwdAlgoPerf_t` and its two likes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(dead_code, reason = "the library writes all of it")]
 pub(super) struct Algorithm {
     pub number: c_int,
     pub status: Status,
-    time: f32,
-    workspace: usize,
+    pub time: f32,
+    pub workspace: usize,
     pub determinism: c_int,
-    math: c_int,
-    reserved: [c_int; 3],
+    pub math: c_int,
+    pub reserved: [c_int; 3],
 }
 
 /// Asks which algorithms there are, fastest first by the library's own estimate: two operands, the convolution, the result.
