@@ -134,7 +134,7 @@ fn shape(
     } else {
         let takes = |channels: usize| {
             let channels = channels / groups;
-            channels >= FEW_CHANNELS && channels % together == 0
+            channels >= FEW_CHANNELS && channels.is_multiple_of(together)
         };
         if !takes(channels_in) || !takes(channels_out) {
             return None;

@@ -114,6 +114,7 @@ impl Chain<'_> {
         };
         let edges: Vec<_> =
             self.links.iter().map(|(op, from, to)| (op, operands(from), operands(to))).collect();
+        let all = Convolutions::new(false);
         let calls: Vec<Call<'_>> = edges
             .iter()
             .map(|(op, inputs, outputs)| Call {
@@ -126,6 +127,7 @@ impl Chain<'_> {
                 seed: 42,
                 position: nowhere,
                 culprit: nowhere,
+                convolutions: &all,
             })
             .collect();
         match kind {
