@@ -5,7 +5,7 @@
 // algorithm for computing sample variances"), so nothing cancels.
 #include "gradients.cuh"
 
-namespace {
+namespace batch_norm_sums_parts {
 
 constexpr int MOST_CHANNELS = 8 * MOST_LANES, WARPS = CHANNEL_THREADS / 32, LAST_LINES = 16;
 
@@ -177,7 +177,9 @@ __device__ inline void add_moments(Pairs<8>& own, Tensor x, i64 channels, const 
     }
 }
 
-}  // namespace
+}  // namespace batch_norm_sums_parts
+
+using namespace batch_norm_sums_parts;
 
 // Mean and rstd of each channel, as results and in `own`, and the running statistics.
 CHANNEL_KERNEL(batch_norm_statistics, 2, Tensor x, i64 rows, i64 channels, i64 part, int lanes, float* partials, int* done,
@@ -198,7 +200,7 @@ CHANNEL_KERNEL(batch_norm_statistics, 2, Tensor x, i64 rows, i64 channels, i64 p
     });
 }
 
-namespace {
+namespace batch_norm_sums_parts {
 
 // Adds dy·(x - mean) and dy.
 template <int FORMAT, int MODE>
@@ -246,7 +248,9 @@ __device__ inline void gradient_sums(const Gradient& gradient, i64 rows, i64 cha
     });
 }
 
-}  // namespace
+}  // namespace batch_norm_sums_parts
+
+using namespace batch_norm_sums_parts;
 
 // dgamma and dbeta, as results and in `own`, of the gradient that comes in by one of the ways of gradients.cuh; `masked` takes it.
 #define GRADIENT_SUMS(name, MODE)                                                                                                  \
