@@ -1,7 +1,7 @@
 // Pools and enlargements of images, channels last; the definitions are src/exec/reference/{pool,upsample}.rs.
 //
-// A thread has one channel of one pixel of the result, or eight where channels come in eights, so that neighbours read neighbours. Blocks: columns · channels along x, rows
-// along y, images along z.
+// A thread has one channel of one pixel of the result, or eight where channels come in eights, so that neighbours read neighbours.
+// Blocks: columns · channels along x, rows along y, images along z.
 #include "channels.cuh"
 
 namespace {

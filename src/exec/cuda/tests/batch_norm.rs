@@ -54,10 +54,11 @@ fn sums_of_the_device_are_near_and_repeat() {
                 let [found, again] =
                     [0; 2].map(|_| case.found(&mut *device, Arithmetic::Device).expect("a kernel"));
                 assert_eq!(format!("{found:?}"), format!("{again:?}"), "{shape:?} {dtype}");
+                // The reference's mean is a chain of up to 256 additions: off by 256 · 2^-25 of what was added, at the worst.
                 let unit = match dtype {
                     DType::F16 => 1.0 / 1024.0,
                     DType::Bf16 => 1.0 / 128.0,
-                    _ => 2e-5,
+                    _ => 1e-5 + (1.0 + centre.abs()) / 131_072.0,
                 };
                 for (index, (expected, found)) in case.expected().iter().zip(&found).enumerate() {
                     let elements = case.outputs[index].elements();
