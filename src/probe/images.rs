@@ -23,16 +23,16 @@ pub static IMAGES: &[Image] = &[];
 
 /// Which images a device of this compute capability runs, and whether its driver has to compile them.
 ///
-/// Machine code runs on every device of its major capability that is not older than it; PTX on every later device. Source: CUDA C++
-/// Programming Guide, "Compilation with NVCC", binary and PTX compatibility.
+/// Machine code runs on every device of its major capability that is not older than it, but for that of `sm_90`, which takes what 9.0
+/// alone has; PTX on every later device. Source: CUDA C++ Programming Guide, "Compilation with NVCC", binary and PTX compatibility.
 ///
 /// # Errors
 /// Nothing for devices before 8.0.
 pub fn target_for(capability: (u32, u32)) -> Option<(&'static str, bool)> {
-    match capability.0 {
-        8 => Some(("sm_80", false)),
-        9 => Some(("sm_90", false)),
-        10.. => Some(("compute_90", true)),
+    match capability {
+        (8, _) => Some(("sm_80", false)),
+        (9, 0) => Some(("sm_90", false)),
+        (9.., _) => Some(("compute_90", true)),
         _ => None,
     }
 }

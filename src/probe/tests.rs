@@ -226,6 +226,7 @@ fn images_fit_devices() {
     assert_eq!(target_for((7, 5)), None);
     assert_eq!(target_for((8, 9)), Some(("sm_80", false)));
     assert_eq!(target_for((9, 0)), Some(("sm_90", false)));
+    assert_eq!(target_for((9, 1)), Some(("compute_90", true)));
     assert_eq!(target_for((12, 0)), Some(("compute_90", true)));
     assert_eq!(super::images::IMAGES.is_empty(), cfg!(not(feature = "cuda")));
 }

@@ -148,6 +148,13 @@ __device__ inline void drop(float (&x)[N / 8][4], u32 bits) {
         for (int index = 0; index < 4; index++) x[tile][index] = bits >> (4 * tile + index) & 1 ? x[tile][index] : 0.0f;
 }
 
+// How many positions a step works on, known to the compiler: all of a tile, or FEW at the end, where there are no more.
+template <int N>
+struct Count {
+    static constexpr int VALUE = N;
+};
+constexpr int FEW = 16;
+
 // A walk over the positions of two operands, ROWS at a time, tiles of both in shared memory: one step is worked on, the copies of the
 // STAGES - 1 after it are under way.
 template <int D, int ROWS, int STAGES, int THREADS>
@@ -178,18 +185,17 @@ struct Walk {
         }
     }
 
-    // work(step, tile of first, tile of second, fetch) for each. It calls fetch() once, when it has begun its first products, and leaves
-    // none under way that reads the tiles.
-    template <typename Next, typename Work>
+    // work(Count, step, tile of first, tile of second, fetch) for each. It calls fetch() once, when it has begun its first products, and
+    // leaves none under way that reads the tiles. If NARROW, a last step may be one of FEW positions.
+    template <bool NARROW, typename Next, typename Work>
     __device__ inline void over(int end, Next next, Work work) {
-        int stage = 0;
+        bool narrow = NARROW && length - (i64)(end - 1) * ROWS <= FEW;
+        int stage = 0, whole = narrow ? end - 1 : end;
 #pragma unroll 1
-        while (steps[0] < end) {
-            wait_groups<STAGES - 2>();
-            show_copies();
-            __syncthreads();
+        while (steps[0] < whole) {
+            arrive<STAGES - 2>();
             u16* place = shared + stage * 2 * Rows::SIZE;
-            work(steps[0], Rows{place}, Rows{place + Rows::SIZE}, [&] {
+            work(Count<ROWS>{}, steps[0], Rows{place}, Rows{place + Rows::SIZE}, [&] {
                 steps[STAGES - 1] = next(steps[STAGES - 2] + 1);
                 if (steps[STAGES - 1] < end) fetch(stage == 0 ? STAGES - 1 : stage - 1, steps[STAGES - 1]);
                 end_group();
@@ -198,6 +204,19 @@ struct Walk {
 #pragma unroll
             for (int ahead = 0; ahead < STAGES - 1; ahead++) steps[ahead] = steps[ahead + 1];
         }
+        if (narrow && steps[0] < end) {
+            arrive<0>();
+            u16* place = shared + stage * 2 * Rows::SIZE;
+            work(Count<FEW>{}, steps[0], Rows{place}, Rows{place + Rows::SIZE}, [] {});
+        }
+    }
+
+    // Waits until all threads have the copies but those of the last groups.
+    template <int GROUPS>
+    static __device__ inline void arrive() {
+        wait_groups<GROUPS>();
+        show_copies();
+        __syncthreads();
     }
 };
 

@@ -117,36 +117,37 @@ __device__ inline void query_gradient(Problem problem, Tensor query, Tensor key,
     float sum[D / 8][4];
     clear<D / 8>(sum);
     float unit = problem.unit<GENERAL>();
-    walk.over(tiles, next, [&](int tile, Tile<D, STEP> keys, Tile<D, STEP> values, auto fetch) {
+    walk.template over<!GENERAL>(tiles, next, [&](auto count, int tile, Tile<D, STEP> keys, Tile<D, STEP> values, auto fetch) {
+        constexpr int N = decltype(count)::VALUE;
         int s0 = tile * STEP;
-        u64 attended = problem.attended<STEP>(s0);
-        float x[STEP / 8][4], g[STEP / 8][4];
-        begin_scores<FORMAT, D, STEP>(x, queries, keys);
-        begin_scores<FORMAT, D, STEP>(g, gradients, values);
+        u64 attended = problem.attended<N>(s0);
+        float x[N / 8][4], g[N / 8][4];
+        begin_scores<FORMAT, D, N>(x, queries, keys);
+        begin_scores<FORMAT, D, N>(g, gradients, values);
         fetch();
         wait_products<1>();
-        hold<STEP>(x);
-        if (GENERAL && problem.bias.data) add_bias<STEP, false>(x, problem, first, s0);
-        bool diagonal = problem.causal && s0 + STEP - 1 > first;
-        if (diagonal || attended != Problem::all<STEP>()) hide_keys<STEP>(x, attended, diagonal, s0 - first);
+        hold<N>(x);
+        if (GENERAL && problem.bias.data) add_bias<N, false>(x, problem, first, s0);
+        bool diagonal = problem.causal && s0 + N - 1 > first;
+        if (diagonal || attended != Problem::all<N>()) hide_keys<N>(x, attended, diagonal, s0 - first);
 #pragma unroll
-        for (int part = 0; part < STEP / 8; part++)
+        for (int part = 0; part < N / 8; part++)
 #pragma unroll
             for (int index = 0; index < 4; index++) x[part][index] = power_of_2(fmaf(x[part][index], unit, -total[index / 2]));
         wait_products<0>();
-        hold<STEP>(g);
-        if (GENERAL && problem.kept) drop<STEP>(g, kept_bits<STEP, false>(problem, first, s0));
+        hold<N>(g);
+        if (GENERAL && problem.kept) drop<N>(g, kept_bits<N, false>(problem, first, s0));
 #pragma unroll
-        for (int part = 0; part < STEP / 8; part++)
+        for (int part = 0; part < N / 8; part++)
 #pragma unroll
             for (int index = 0; index < 4; index++) {
                 float slope = GENERAL ? fmaf(g[part][index], problem.factor, -delta[index / 2]) : g[part][index] - delta[index / 2];
                 x[part][index] *= slope;
             }
-        if (GENERAL && slopes) keep_slopes<STEP>(slopes, problem, x, first, s0);
-        u32 left[STEP / 16][4];
-        as_left<FORMAT, STEP>(left, x);
-        begin_mix<FORMAT, D, STEP>(sum, left, keys);
+        if (GENERAL && slopes) keep_slopes<N>(slopes, problem, x, first, s0);
+        u32 left[N / 16][4];
+        as_left<FORMAT, N>(left, x);
+        begin_mix<FORMAT, D, N>(sum, left, keys);
         wait_products<0>();
         hold<D>(sum);
     });
@@ -192,55 +193,56 @@ __device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, T
     clear<D / 8>(dk);
     clear<D / 8>(dv);
     float unit = problem.unit<GENERAL>();
-    walk.over(tiles, next, [&](int tile, Tile<D, STEP> queries, Tile<D, STEP> gradients, auto fetch) {
+    walk.template over<!GENERAL>(tiles, next, [&](auto count, int tile, Tile<D, STEP> queries, Tile<D, STEP> gradients, auto fetch) {
+        constexpr int N = decltype(count)::VALUE;
         int t0 = tile * STEP;
-        float x[STEP / 8][4], g[STEP / 8][4];
-        begin_scores<FORMAT, D, STEP>(x, keys, queries);
-        begin_scores<FORMAT, D, STEP>(g, values, gradients);
+        float x[N / 8][4], g[N / 8][4];
+        begin_scores<FORMAT, D, N>(x, keys, queries);
+        begin_scores<FORMAT, D, N>(g, values, gradients);
         fetch();
-        Two total[STEP / 8], delta[STEP / 8];
+        Two total[N / 8], delta[N / 8];
 #pragma unroll
-        for (int part = 0; part < STEP / 8; part++) total[part] = *(const Two*)(totals + t0 + part * 8);
+        for (int part = 0; part < N / 8; part++) total[part] = *(const Two*)(totals + t0 + part * 8);
         wait_products<1>();
-        hold<STEP>(x);
-        if (GENERAL && problem.bias.data) add_bias<STEP, true>(x, problem, first, t0);
+        hold<N>(x);
+        if (GENERAL && problem.bias.data) add_bias<N, true>(x, problem, first, t0);
         bool diagonal = problem.causal && t0 < first + 15;
-        if (diagonal || attended != Problem::all<OWN>()) hide_rows<STEP>(x, attended >> row, diagonal, first - t0);
+        if (diagonal || attended != Problem::all<OWN>()) hide_rows<N>(x, attended >> row, diagonal, first - t0);
 #pragma unroll
-        for (int part = 0; part < STEP / 8; part++)
+        for (int part = 0; part < N / 8; part++)
 #pragma unroll
             for (int index = 0; index < 4; index++)
                 x[part][index] = power_of_2(fmaf(x[part][index], unit, -total[part].one[index % 2]));
-        u32 left[STEP / 16][4];
+        u32 left[N / 16][4];
         u32 kept = 0;
         if (GENERAL && problem.kept) {
-            kept = kept_bits<STEP, true>(problem, first, t0);
-            float weights[STEP / 8][4];
+            kept = kept_bits<N, true>(problem, first, t0);
+            float weights[N / 8][4];
 #pragma unroll
-            for (int part = 0; part < STEP / 8; part++)
+            for (int part = 0; part < N / 8; part++)
 #pragma unroll
                 for (int index = 0; index < 4; index++) weights[part][index] = x[part][index];
-            drop<STEP>(weights, kept);
-            as_left<FORMAT, STEP>(left, weights);
+            drop<N>(weights, kept);
+            as_left<FORMAT, N>(left, weights);
         } else {
-            as_left<FORMAT, STEP>(left, x);
+            as_left<FORMAT, N>(left, x);
         }
-        begin_mix<FORMAT, D, STEP>(dv, left, gradients);
+        begin_mix<FORMAT, D, N>(dv, left, gradients);
 #pragma unroll
-        for (int part = 0; part < STEP / 8; part++) delta[part] = *(const Two*)(deltas + t0 + part * 8);
+        for (int part = 0; part < N / 8; part++) delta[part] = *(const Two*)(deltas + t0 + part * 8);
         wait_products<1>();
-        hold<STEP>(g);
-        if (GENERAL && problem.kept) drop<STEP>(g, kept);
+        hold<N>(g);
+        if (GENERAL && problem.kept) drop<N>(g, kept);
 #pragma unroll
-        for (int part = 0; part < STEP / 8; part++)
+        for (int part = 0; part < N / 8; part++)
 #pragma unroll
             for (int index = 0; index < 4; index++) {
                 float off = delta[part].one[index % 2];
                 x[part][index] *= GENERAL ? fmaf(g[part][index], problem.factor, -off) : g[part][index] - off;
             }
-        u32 slopes[STEP / 16][4];
-        as_left<FORMAT, STEP>(slopes, x);
-        begin_mix<FORMAT, D, STEP>(dk, slopes, queries);
+        u32 slopes[N / 16][4];
+        as_left<FORMAT, N>(slopes, x);
+        begin_mix<FORMAT, D, N>(dk, slopes, queries);
         wait_products<0>();
         hold<D>(dv);
         hold<D>(dk);

@@ -95,22 +95,23 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
     Rows rows{{-INFINITE, -INFINITE}, {0.0f, 0.0f}, {-INFINITE, -INFINITE}, {0.0f, 0.0f}};
     float unit = problem.unit<GENERAL>(), room = ROOM / unit;
     int first = (int)t0 + row;
-    walk.over(tiles, next, [&](int tile, Tile<D, KEYS> keys, Tile<D, KEYS> values, auto fetch) {
+    walk.template over<!GENERAL>(tiles, next, [&](auto count, int tile, Tile<D, KEYS> keys, Tile<D, KEYS> values, auto fetch) {
+        constexpr int N = decltype(count)::VALUE;
         int s0 = tile * KEYS;
-        u64 attended = problem.attended<KEYS>(s0);
-        float x[KEYS / 8][4];
-        begin_scores<FORMAT, D, KEYS>(x, queries, keys);
+        u64 attended = problem.attended<N>(s0);
+        float x[N / 8][4];
+        begin_scores<FORMAT, D, N>(x, queries, keys);
         fetch();
         wait_products<0>();
-        hold<KEYS>(x);
-        if (GENERAL && problem.bias.data) add_bias<KEYS, false>(x, problem, first, s0);
-        bool diagonal = problem.causal && s0 + KEYS - 1 > first;
-        if (diagonal || attended != Problem::all<KEYS>()) hide_keys<KEYS>(x, attended, diagonal, s0 - first);
-        soften<D, KEYS>(x, answer, rows, unit, room);
-        if (GENERAL && problem.kept) drop<KEYS>(x, kept_bits<KEYS, false>(problem, first, s0));
-        u32 weights[KEYS / 16][4];
-        as_left<FORMAT, KEYS>(weights, x);
-        begin_mix<FORMAT, D, KEYS>(answer, weights, values);
+        hold<N>(x);
+        if (GENERAL && problem.bias.data) add_bias<N, false>(x, problem, first, s0);
+        bool diagonal = problem.causal && s0 + N - 1 > first;
+        if (diagonal || attended != Problem::all<N>()) hide_keys<N>(x, attended, diagonal, s0 - first);
+        soften<D, N>(x, answer, rows, unit, room);
+        if (GENERAL && problem.kept) drop<N>(x, kept_bits<N, false>(problem, first, s0));
+        u32 weights[N / 16][4];
+        as_left<FORMAT, N>(weights, x);
+        begin_mix<FORMAT, D, N>(answer, weights, values);
         wait_products<0>();
         hold<D>(answer);
     });

@@ -285,9 +285,9 @@ struct Left<D, ROWS, true> {
     }
 };
 
-// Begins result[16 × N] = a · rowsᵀ for each warp.
-template <int FORMAT, int D, int N, int ROWS, bool SHARED>
-__device__ inline void begin_scores(float (&result)[N / 8][4], const Left<D, ROWS, SHARED>& a, const Tile<D, N>& rows) {
+// Begins result[16 × N] = a · rowsᵀ for each warp, of the first N rows.
+template <int FORMAT, int D, int N, int OWN, bool SHARED, int ROWS>
+__device__ inline void begin_scores(float (&result)[N / 8][4], const Left<D, OWN, SHARED>& a, const Tile<D, ROWS>& rows) {
 #ifdef WARP_GROUPS
     begin_group<N>(result);
 #pragma unroll
@@ -331,14 +331,14 @@ __device__ inline void as_left(u32 (&a)[N / 16][4], const float (&x)[N / 8][4]) 
         }
 }
 
-// Begins sum[16 × D] += a · rows for each warp, where a has as many columns as there are rows.
-template <int FORMAT, int D, int N>
-__device__ inline void begin_mix(float (&sum)[D / 8][4], u32 (&a)[N / 16][4], const Tile<D, N>& rows) {
+// Begins sum[16 × D] += a · rows for each warp, of the first N rows.
+template <int FORMAT, int D, int N, int ROWS>
+__device__ inline void begin_mix(float (&sum)[D / 8][4], u32 (&a)[N / 16][4], const Tile<D, ROWS>& rows) {
 #ifdef WARP_GROUPS
 #pragma unroll
     for (int k = 0; k < N / 16; k++) hold(a[k]);
     begin_group<D>(sum);
-    constexpr int PANEL = Tile<D, N>::PANEL;
+    constexpr int PANEL = Tile<D, ROWS>::PANEL;
 #pragma unroll
     for (int k = 0; k < N / 16; k++)
 #pragma unroll

@@ -55,8 +55,10 @@ __device__ inline void wait_products() {
 }
 
 #define ACCUMULATORS_OF(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
-#define ACCUMULATORS_32 ACCUMULATORS_OF(0), ACCUMULATORS_OF(1), ACCUMULATORS_OF(2), ACCUMULATORS_OF(3)
+#define ACCUMULATORS_16 ACCUMULATORS_OF(0), ACCUMULATORS_OF(1)
+#define ACCUMULATORS_32 ACCUMULATORS_16, ACCUMULATORS_OF(2), ACCUMULATORS_OF(3)
 #define ACCUMULATORS_64 ACCUMULATORS_32, ACCUMULATORS_OF(4), ACCUMULATORS_OF(5), ACCUMULATORS_OF(6), ACCUMULATORS_OF(7)
+#define NAMES_16 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define NAMES_32 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define NAMES_64                                                                                                     \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -73,21 +75,25 @@ __device__ inline void wait_products() {
 // c[16 × N of each warp] = a · b, added to c if it sums. Columns of b are rows of its matrix in memory, unless rows are k.
 template <int FORMAT, int N, bool ROWS_ARE_K>
 __device__ inline void multiply_group(float (&c)[N / 8][4], const u32 (&a)[4], Described right, bool sums) {
-    static_assert(N == 32 || N == 64, "there are instructions for these");
+    static_assert(N == 16 || N == 32 || N == 64, "there are instructions for these");
     if constexpr (N == 64 && FORMAT == F16) LEFT_IN_REGISTERS(64, "f16", "%32", "%33", "%34", "%35", "%36", "%37", "%38");
     if constexpr (N == 64 && FORMAT == BF16) LEFT_IN_REGISTERS(64, "bf16", "%32", "%33", "%34", "%35", "%36", "%37", "%38");
     if constexpr (N == 32 && FORMAT == F16) LEFT_IN_REGISTERS(32, "f16", "%16", "%17", "%18", "%19", "%20", "%21", "%22");
     if constexpr (N == 32 && FORMAT == BF16) LEFT_IN_REGISTERS(32, "bf16", "%16", "%17", "%18", "%19", "%20", "%21", "%22");
+    if constexpr (N == 16 && FORMAT == F16) LEFT_IN_REGISTERS(16, "f16", "%8", "%9", "%10", "%11", "%12", "%13", "%14");
+    if constexpr (N == 16 && FORMAT == BF16) LEFT_IN_REGISTERS(16, "bf16", "%8", "%9", "%10", "%11", "%12", "%13", "%14");
 }
 
 // The same with a in shared memory: 64 rows for the group.
 template <int FORMAT, int N>
 __device__ inline void multiply_shared(float (&c)[N / 8][4], Described left, Described right, bool sums) {
-    static_assert(N == 32 || N == 64, "there are instructions for these");
+    static_assert(N == 16 || N == 32 || N == 64, "there are instructions for these");
     if constexpr (N == 64 && FORMAT == F16) LEFT_IN_MEMORY(64, "f16", "%32", "%33", "%34");
     if constexpr (N == 64 && FORMAT == BF16) LEFT_IN_MEMORY(64, "bf16", "%32", "%33", "%34");
     if constexpr (N == 32 && FORMAT == F16) LEFT_IN_MEMORY(32, "f16", "%16", "%17", "%18");
     if constexpr (N == 32 && FORMAT == BF16) LEFT_IN_MEMORY(32, "bf16", "%16", "%17", "%18");
+    if constexpr (N == 16 && FORMAT == F16) LEFT_IN_MEMORY(16, "f16", "%8", "%9", "%10");
+    if constexpr (N == 16 && FORMAT == BF16) LEFT_IN_MEMORY(16, "bf16", "%8", "%9", "%10");
 }
 
 #else

@@ -31,8 +31,9 @@ fn operands(
         operands.push(floats(4, &shape, DType::F32, special));
     }
     if mask {
-        // The first example attends to nothing.
-        let flags = (0..n * s).map(|at| if at < s || at % 3 == 0 { 0.0 } else { 1.0 }).collect();
+        // The first example attends to nothing, the third to nothing that comes late.
+        let hides = |at: usize| at < s || at % 3 == 0 || (at / s == 2 && at % s >= s / 3);
+        let flags = (0..n * s).map(|at| if hides(at) { 0.0 } else { 1.0 }).collect();
         operands.push((value(&[n, s], DType::F32), Buffer::Float(flags)));
     }
     operands
@@ -218,6 +219,9 @@ fn fused_attention_is_near_the_portable_one() {
         for (sizes, causal, p, bias, mask) in [
             ([2, 70, 130, 2, 64], false, 0.0, None, false),
             ([1, 150, 150, 2, 32], true, 0.0, None, false),
+            ([1, 197, 197, 1, 64], false, 0.0, None, false),
+            ([3, 40, 200, 1, 64], false, 0.0, None, true),
+            ([3, 70, 70, 1, 128], true, 0.0, None, true),
             ([2, 65, 65, 1, 128], true, 0.25, None, true),
             ([2, 40, 70, 2, 64], false, 0.1, Some([1, 2, 40, 70]), true),
             ([2, 33, 33, 2, 32], true, 0.0, Some([2, 2, 33, 33]), false),
