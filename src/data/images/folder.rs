@@ -74,7 +74,7 @@ pub fn names(path: &Utf8Path, folder: &Utf8Path, world: &dyn World) -> Result<Ve
     for (name, file) in &files {
         match name.split('/').collect::<Vec<_>>().as_slice() {
             [_] => faults.push(stray(path, file)),
-            [class, file_name] if is_picture(file_name) => *counts.entry(class).or_default() += 1,
+            [class, file_name] if is_picture(file_name) => *counts.entry(*class).or_default() += 1,
             [_, _] => faults.push(no_picture(&path.join(file))),
             [class, inner, ..] => faults.push(nested(path, class, inner)),
             [] => {}
