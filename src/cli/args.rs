@@ -351,7 +351,7 @@ pub struct InitArguments {
     /// Kind of model [default: asked on a terminal, mlp otherwise]
     #[arg(long, value_parser = super::init::NAMES)]
     pub kind: Option<String>,
-    /// Data of yours: CSV, IDX, NPY or safetensors, a text for gpt and bert; handwritten digits or computed tokens otherwise
+    /// Data of yours: CSV, IDX, NPY, safetensors, a folder of pictures, a text for gpt and bert; handwritten digits or computed tokens otherwise
     #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub data: Option<Utf8PathBuf>,
     /// The file of the labels, for IDX and NPY

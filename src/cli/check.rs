@@ -21,16 +21,33 @@ pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let outcome = pipeline::check(&arguments.manifest, arguments.device_memory);
     let memory = outcome.as_ref().ok().and_then(|resolved| resolved.memory);
+    let class_names = outcome.as_ref().map(|resolved| resolved.class_names.clone()).unwrap_or_default();
     let (exit, diagnostics, sources) = answer(outcome)?;
     show(&diagnostics, &sources, arguments, ui);
     if count(&diagnostics, Severity::Error) > 0 {
         return Ok(exit);
     }
     ui.status("Checked", &format!("{}: {}", arguments.manifest, verdict(&diagnostics)));
+    if !class_names.is_empty() {
+        ui.status("Classes", &named(&class_names));
+    }
     match arguments.device_memory {
         Some(device) => fits(device, memory, ui),
         None => Ok(Exit::Done),
     }
+}
+
+/// Names that are shown of many classes.
+const MOST_NAMES: usize = 12;
+
+/// The names of classes by their numbers, the first of them when there are many.
+fn named(names: &[String]) -> String {
+    let shown = names.iter().take(MOST_NAMES).enumerate();
+    let shown: Vec<String> =
+        shown.map(|(number, name)| format!("{number} {}", name.escape_debug())).collect();
+    let more =
+        if names.len() > MOST_NAMES { format!(", … ({} in all)", names.len()) } else { String::new() };
+    shown.join(", ") + &more
 }
 
 /// Whether the run fits into a device: exit code 1 when it does not, 7 when the sizes of the data are not known.

@@ -15,6 +15,7 @@ use super::args::InitArguments;
 use super::pipeline::{file_failure, relative_to};
 use super::{Exit, Failure, Ui};
 use crate::data::look::{self, Look};
+use crate::data::spec::Fit;
 use crate::store::write_file;
 use crate::world::Disk;
 use crate::{stdlib, syntax};
@@ -62,7 +63,7 @@ pub fn run(arguments: &InitArguments, ui: &Ui) -> Result<Exit, Failure> {
 /// What the options say, and on a terminal what the person answers.
 fn wanted(arguments: &InitArguments, ui: &Ui) -> Result<Wanted, Failure> {
     let mut wanted = Wanted {
-        kind: arguments.kind.clone().unwrap_or_else(|| "mlp".to_owned()),
+        kind: arguments.kind.clone().unwrap_or_else(|| usual_kind(arguments.data.as_deref()).to_owned()),
         data: arguments.data.clone(),
         labels: arguments.labels.clone(),
     };
@@ -82,6 +83,11 @@ fn wanted(arguments: &InitArguments, ui: &Ui) -> Result<Wanted, Failure> {
         wanted.labels = look::labels_beside(data).map(Utf8PathBuf::from).filter(|path| path.is_file());
     }
     Ok(wanted)
+}
+
+/// The kind when none is asked for: one for pictures when those of a folder are given.
+fn usual_kind(data: Option<&Utf8Path>) -> &'static str {
+    if data.is_some_and(Utf8Path::is_dir) { "cnn" } else { "mlp" }
 }
 
 /// The template with the digits beside it.
@@ -175,8 +181,16 @@ fn own_data(
     manifest: &Utf8Path,
     ui: &Ui,
 ) -> Result<Value, Failure> {
-    let mut look = look::look(data, wanted.labels.as_deref(), &Disk).map_err(file_failure)?;
-    let shape = example_shape(kind, &mut look, &arguments.shape)?;
+    let is_folder = data.is_dir();
+    let look = match is_folder {
+        true => look::look_at_folder(data, &Disk),
+        false => look::look(data, wanted.labels.as_deref(), &Disk),
+    };
+    let mut look = look.map_err(file_failure)?;
+    let shape = match is_folder {
+        true => picture_shape(kind, &mut look, &arguments.shape)?,
+        false => example_shape(kind, &mut look, &arguments.shape)?,
+    };
     let labels = wanted.labels.as_deref().filter(|_| matches!(look.format, "idx" | "npy"));
     let files = std::iter::once(data).chain(labels);
     let files = files.map(|file| relative_to(&arguments.folder, file)).collect::<Result<Vec<_>, _>>()?;
@@ -191,6 +205,35 @@ fn own_data(
         "task": if look.classes.is_some() { "classification" } else { "regression" },
         "classes": look.classes, "shape": shape, "notes": look.notes,
     }))
+}
+
+/// The shape of examples of a folder of pictures: any that is asked for, since pictures are scaled.
+fn picture_shape(kind: &Kind, look: &mut Look, asked: &[u32]) -> Result<Vec<usize>, Failure> {
+    let asked: Vec<usize> = asked.iter().map(|size| *size as usize).collect();
+    let shape = match asked.as_slice() {
+        [] if kind.name == "vit" && look.shape[1] != look.shape[2] => {
+            let side = look.shape[1].min(look.shape[2]);
+            vec![look.shape[0], side, side]
+        }
+        [] => look.shape.clone(),
+        [1 | 3, _, _] => asked,
+        _ => {
+            let message =
+                format!("found the shape {asked:?}, expected channels (3, or 1 for grey), height and width");
+            return Err(Failure::new(Exit::Usage, message).help("write, for example, `--shape 3,224,224`"));
+        }
+    };
+    if kind.takes_pictures() && !fits(kind, &shape) {
+        let message = format!("an example of shape {shape:?} is no picture that `{}` can take", kind.name);
+        return Err(
+            Failure::new(Exit::Usage, message).help("write another `--shape`, such as `--shape 3,64,64`")
+        );
+    }
+    if shape != look.shape {
+        look.fit = Some(Fit::Centre { shorter: Some(shape[1].max(shape[2])) });
+        look.shape.clone_from(&shape);
+    }
+    Ok(shape)
 }
 
 /// The shape of an example as the model wants it: (C, H, W) for models of pictures.

@@ -43,6 +43,8 @@ pub struct Resolved {
     pub warnings: Vec<Diagnostic>,
     /// The memory that it needs on a CUDA device, where its data is known.
     pub memory: Option<DeviceMemory>,
+    /// The names of the classes, where folders of pictures give them.
+    pub class_names: Vec<String>,
 }
 
 /// Reads and resolves a manifest.
@@ -56,7 +58,7 @@ fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failur
     let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
         Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
-            Ok(Resolved { plan, sources, warnings: diagnostics, memory: None })
+            Ok(Resolved { plan, sources, warnings: diagnostics, memory: None, class_names: Vec::new() })
         }
         _ => Err(Failure::Manifest { diagnostics, sources }),
     }
@@ -112,6 +114,7 @@ pub fn check_in(
                     let arithmetic = Arithmetic::of(resolved.plan.run.guarantee);
                     resolved.memory = Some(cuda::needed(&compiled.step, arithmetic));
                 }
+                resolved.class_names = prepared.class_names().to_vec();
                 advise(&mut resolved, &prepared, &compiled, length);
             }
             Err(failure) => return Err(failure.with(resolved.sources)),

@@ -46,3 +46,7 @@ pub const TOKEN: Code = codes::DATA_TOKEN;
 pub const TEXT: Code = codes::DATA_TEXT;
 /// A split is shorter than one example.
 pub const WINDOW: Code = codes::DATA_WINDOW;
+/// A picture cannot be read.
+pub const PICTURE: Code = codes::DATA_PICTURE;
+/// A folder of pictures is laid out in another way.
+pub const FOLDER: Code = codes::DATA_FOLDER;

@@ -11,12 +11,12 @@ use super::prepare::{key_of, paths};
 use super::prepared::{Backing, Origin, Prepared, Tensors};
 use super::source::SourceDigest;
 use super::spec::{DataSpec, Sources};
-use super::{layout, prepare};
+use super::{images, layout, prepare, source};
 use crate::data::DataFault;
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::store::Store;
 use crate::world::{Stamp, World};
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 
 /// As [`prepare()`], without reading sources whose digest is known; only shapes and counts of what comes back may be used.
 ///
@@ -84,9 +84,51 @@ pub fn remember_file(
     }
 }
 
+/// What tells one state of a source from another without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SourceStamp {
+    /// The stamp of a file; of a folder, the digest of the names and stamps of its files.
+    text: String,
+    /// When any of it was last changed.
+    changed: i128,
+    /// Bytes of all files.
+    bytes: u64,
+    /// How many files.
+    files: usize,
+}
+
 /// The stamps of all sources, in the order of their paths; `None` where one has none.
-pub(super) fn stamps(spec: &DataSpec, folder: &Utf8Path, world: &dyn World) -> Option<Vec<Stamp>> {
-    paths(spec).into_iter().map(|path| world.stamp(&folder.join(path))).collect()
+pub(super) fn stamps(spec: &DataSpec, folder: &Utf8Path, world: &dyn World) -> Option<Vec<SourceStamp>> {
+    let stamp = |path: &Utf8PathBuf| match spec.has_images() {
+        true => folder_stamp(path, folder, world),
+        false => world.stamp(&folder.join(path)).map(|stamp| SourceStamp {
+            text: stamp_text(&stamp),
+            changed: stamp.changed,
+            bytes: stamp.bytes,
+            files: 1,
+        }),
+    };
+    paths(spec).into_iter().map(stamp).collect()
+}
+
+/// The stamp of a folder: a file that came, went or was renamed changes it as one that was written does.
+fn folder_stamp(path: &Utf8Path, folder: &Utf8Path, world: &dyn World) -> Option<SourceStamp> {
+    // A folder of a class that is empty now has no file that could tell it.
+    let classes = images::names(path, folder, world).ok()?;
+    let files = source::files_of(path, folder, world).ok()?;
+    let mut hasher = Hasher::new();
+    hasher.tag("amp.known.tree.v1");
+    classes.content_hash(&mut hasher);
+    let mut found = SourceStamp { text: String::new(), changed: i128::MIN, bytes: 0, files: files.len() };
+    for (name, file) in &files {
+        let stamp = world.stamp(&folder.join(path).join(file))?;
+        name.content_hash(&mut hasher);
+        stamp_text(&stamp).content_hash(&mut hasher);
+        found.changed = found.changed.max(stamp.changed);
+        found.bytes += stamp.bytes;
+    }
+    found.text = format!("tree {} {} {}", hasher.finish(), found.bytes, found.files);
+    Some(found)
 }
 
 /// Leaves a note about sources that were read between these two looks at their stamps. A note that cannot be written is not
@@ -94,8 +136,8 @@ pub(super) fn stamps(spec: &DataSpec, folder: &Utf8Path, world: &dyn World) -> O
 pub(super) fn remember(
     spec: &DataSpec,
     prepared: &Prepared,
-    before: Option<Vec<Stamp>>,
-    after: Option<Vec<Stamp>>,
+    before: Option<Vec<SourceStamp>>,
+    after: Option<Vec<SourceStamp>>,
     store: &Store,
 ) {
     let Some(stamps) = before.filter(|before| after.as_ref() == Some(before)) else { return };
@@ -120,12 +162,10 @@ fn glance(spec: &DataSpec, folder: &Utf8Path, world: &dyn World, store: &Store) 
     let text = String::from_utf8(text).ok()?;
     let (paths, mut lines) = (paths(spec), text.lines());
     let mut sources = Vec::new();
-    for path in paths {
-        let stamp = world.stamp(&folder.join(path)).filter(|stamp| stamp.changed < written)?;
-        let noted = lines.next()?;
+    for (path, stamp) in paths.into_iter().zip(stamps(spec, folder, world)?) {
+        let noted = lines.next().filter(|_| stamp.changed < written)?;
         let digest = Digest::parse(noted.split(' ').next()?)?;
-        let source = SourceDigest { path: path.clone(), digest, bytes: stamp.bytes, files: 1 };
-        sources.push(source);
+        sources.push(SourceDigest { path: path.clone(), digest, bytes: stamp.bytes, files: stamp.files });
         if line(sources.last()?, &stamp) != noted {
             return None;
         }
@@ -165,8 +205,8 @@ fn name(spec: &DataSpec) -> Digest {
     hasher.finish()
 }
 
-fn line(source: &SourceDigest, stamp: &Stamp) -> String {
-    format!("{} {}", source.digest, stamp_text(stamp))
+fn line(source: &SourceDigest, stamp: &SourceStamp) -> String {
+    format!("{} {}", source.digest, stamp.text)
 }
 
 fn stamp_text(stamp: &Stamp) -> String {

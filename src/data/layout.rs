@@ -5,12 +5,12 @@
 
 use super::prepared::{Origin, Place, Prepared, Tensors};
 use super::spec::{DataSpec, LabelRule, Split, Synthetic, SyntheticLabels, Tokens, Vocabulary, Windows};
-use super::{DataFault, codes, split};
+use super::{DataFault, codes, images, split};
 use crate::digest::{ContentHash as _, Hasher};
 use std::collections::BTreeMap;
 
 /// The examples of a split.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     /// How many.
     pub length: usize,
@@ -24,6 +24,8 @@ pub(super) struct Layout {
     pub stride: usize,
     /// The number of the first example, of computed ones.
     pub first: usize,
+    /// What each byte is worth, of pictures.
+    pub levels: Vec<f32>,
 }
 
 /// The layouts of all splits of prepared data.
@@ -36,6 +38,10 @@ pub(super) fn layouts(spec: &DataSpec, tensors: &Tensors) -> Result<BTreeMap<Str
     });
     check_rule(&spec.labels, vocabulary)?;
     let windows = spec.tokens.as_ref().and_then(|tokens: &Tokens| tokens.windows);
+    let levels = match spec.has_images() {
+        true => images::levels(&spec.normalise, &tensors.histogram)?,
+        false => Vec::new(),
+    };
     let mut found = BTreeMap::new();
     for (name, place) in &tensors.places {
         let layout = match place {
@@ -46,6 +52,7 @@ pub(super) fn layouts(spec: &DataSpec, tensors: &Tensors) -> Result<BTreeMap<Str
                 label_shape: label_shape.clone(),
                 stride: 0,
                 first: 0,
+                levels: levels.clone(),
             },
             Place::Stream { shape, .. } => stream(name, shape, windows, &spec.labels, vocabulary)?,
         };
@@ -89,6 +96,7 @@ fn stream(
         label_shape,
         stride,
         first: 0,
+        levels: Vec::new(),
     })
 }
 
@@ -125,7 +133,10 @@ pub(super) fn computed(spec: &DataSpec, synthetic: &Synthetic) -> Result<Prepare
     for (name, length) in names {
         let (shape, label_shape) = (shape.clone(), label_shape.clone());
         let vocabulary = synthetic.vocabulary();
-        layouts.insert(name, Layout { length, shape, vocabulary, label_shape, stride: 0, first });
+        layouts.insert(
+            name,
+            Layout { length, shape, vocabulary, label_shape, stride: 0, first, levels: Vec::new() },
+        );
         first += length;
     }
     let mut hasher = Hasher::new();

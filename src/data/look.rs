@@ -5,9 +5,9 @@
 //! taken as people most often mean it, and said in a note.
 
 use super::array::{Array, Number};
-use super::spec::{Header, LabelColumn};
+use super::spec::{Fit, Header, LabelColumn};
 use super::table::{Labels, Table};
-use super::{DataFault, codes, csv, gunzip, idx, npy, tensors, tokens};
+use super::{DataFault, codes, csv, gunzip, idx, images, npy, source, tensors, tokens};
 use crate::world::World;
 use camino::Utf8Path;
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// What was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
-    /// `csv`, `idx`, `npy` or `safetensors`.
+    /// `csv`, `idx`, `npy`, `safetensors` or `images`.
     pub format: &'static str,
     /// How the rows of a CSV file are read.
     pub columns: Option<Columns>,
@@ -29,6 +29,8 @@ pub struct Look {
     pub targets: usize,
     /// The largest feature, when all are whole and at least 0, as those of pictures are.
     pub whole_to: Option<f32>,
+    /// How pictures come to the shape, when they are those of a folder.
+    pub fit: Option<Fit>,
     /// What was assumed.
     pub notes: Vec<String>,
 }
@@ -83,6 +85,52 @@ pub fn look(
             look_at_arrays(format, &array(&bytes, features)?, &array(&other, path)?)
         }
     }
+}
+
+/// The side of examples that are cut out of pictures of many sizes.
+const SIDE: usize = 64;
+/// The longest side of pictures that are taken as they are.
+const SMALL: usize = 128;
+
+/// Lists a folder of pictures, and reads one picture of each class.
+///
+/// # Errors
+/// Those of a folder and of pictures: 0720, 0721, 0732, 0742, 0743.
+pub fn look_at_folder(path: &Utf8Path, world: &dyn World) -> Result<Look, Vec<DataFault>> {
+    let here = Utf8Path::new("");
+    let classes = images::names(path, here, world)?;
+    let files = source::files_of(path, here, world).map_err(|fault| vec![fault])?;
+    let first = |class: &String| {
+        let folder = format!("{class}/");
+        files.get(files.partition_point(|(name, _)| *name < folder)).map(|(_, file)| file)
+    };
+    let mut sizes = Vec::new();
+    for file in classes.iter().filter_map(first) {
+        let place = path.join(file);
+        let decoded = read(&place, world).and_then(|bytes| images::decode(&bytes, 3));
+        sizes.push(decoded.map_err(|fault| vec![fault.at(place)])?.size);
+    }
+    let count = classes.len();
+    let mut notes = vec![format!("each of the {count} folders is a class")];
+    let one_size = sizes.iter().all(|size| *size == sizes[0]) && sizes[0].iter().all(|side| *side <= SMALL);
+    let ([height, width], fit) = match one_size {
+        true => (sizes[0], Fit::Stretch),
+        false => ([SIDE; 2], Fit::Centre { shorter: Some(SIDE) }),
+    };
+    if !one_size {
+        notes.push(format!("the middle of each picture is taken, {SIDE}×{SIDE} of a shorter side of {SIDE}"));
+    }
+    Ok(Look {
+        format: "images",
+        columns: None,
+        examples: files.len(),
+        shape: vec![3, height, width],
+        classes: u32::try_from(count).ok(),
+        targets: 1,
+        whole_to: Some(255.0),
+        fit: Some(fit),
+        notes,
+    })
 }
 
 /// What was found in a text.
@@ -231,6 +279,7 @@ fn of_table(format: &'static str, table: &Table) -> Look {
         classes,
         targets: table.label_width(),
         whole_to: (whole && largest > 1.0 && largest <= 255.0).then_some(largest),
+        fit: None,
         notes: vec![note],
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! spec + sources ─read→ Table ─split→ Tables ─normalise→ Tables ─keep→ store ─map→ Prepared ─Batches→ slices
 //! text, tokens ──read→ Streams ─split→ Streams ─keep→ store ─map→ Prepared ─windows, labels→ slices
+//! folders of pictures ─decode, scale→ bytes ─keep→ store ─map→ Prepared ─normalise→ slices
 //! synthetic ───────────────────────────────────────────────────→ Prepared ─compute→ slices
 //! ```
 //!
@@ -38,6 +39,8 @@
 //! | 0739 | a token is outside the vocabulary |
 //! | 0740 | a text or a file of tokens cannot be read |
 //! | 0741 | a split is shorter than one example |
+//! | 0742 | a picture cannot be read |
+//! | 0743 | a folder of pictures is laid out in another way |
 
 pub mod array;
 pub mod batches;
@@ -46,6 +49,7 @@ pub mod csv;
 mod fault;
 pub mod gunzip;
 pub mod idx;
+pub mod images;
 mod known;
 mod layout;
 pub mod look;

@@ -6,10 +6,11 @@
 
 use super::array::Array;
 use super::fault::each_once;
+use super::images::Folders;
 use super::layout::{computed, layouts};
 use super::prepared::{Backing, Encoded, Origin, Prepared, Tensors};
 use super::source::{SourceDigest, read_source};
-use super::spec::{DataSpec, Format, Header, LabelRule, Sources, Split};
+use super::spec::{DataSpec, Format, Header, Images, LabelRule, Sources, Split};
 use super::table::Table;
 use super::{DataFault, codes, csv, gunzip, idx, known, normalise, npy, split, streams, tensors};
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -48,10 +49,14 @@ fn read_and_prepare(
     if let Format::Synthetic(synthetic) = &spec.format {
         return computed(spec, synthetic).map_err(|fault| vec![fault]);
     }
-    let files = read_files(spec, folder, world)?;
-    let sources: Vec<SourceDigest> = files.values().map(|(_, source)| source.clone()).collect();
-    let key = key_of(spec, |path| files.get(path).map(|(_, source)| source.digest));
-    let warnings = warnings(spec, &files);
+    let read = Read::of(spec, folder, world)?;
+    let sources = read.sources();
+    let key =
+        key_of(spec, |path| sources.iter().find(|source| source.path == *path).map(|source| source.digest));
+    let warnings = match &read {
+        Read::Files(files) => warnings(spec, files),
+        Read::Folders(..) => Vec::new(),
+    };
     let ready = |content, origin, notes, tensors: Tensors| {
         let layouts = layouts(spec, &tensors).map_err(|fault| vec![fault])?;
         let rule = spec.labels.clone();
@@ -87,18 +92,57 @@ fn read_and_prepare(
             return ready(content, Origin::Found, notes, tensors);
         }
     }
-    let (content, backing) = if spec.tokens.is_some() {
-        let made = streams::make(spec, &files)?;
-        drop(files);
-        let alphabet: Vec<u32> = made.alphabet.iter().map(|character| u32::from(*character)).collect();
-        keep(store, &key, &Encoded::of_streams(&made, &alphabet), &mut notes)?
-    } else {
-        let (splits, statistics) = make(spec, &files)?;
-        drop(files);
-        keep(store, &key, &Encoded::new(&splits, &statistics), &mut notes)?
+    let (content, backing) = match read {
+        Read::Folders(images, folders) => keep_made(store, &key, &mut notes, |write| {
+            folders.make(spec, images, folder, world, write).map_err(Refused::Made)
+        })?,
+        Read::Files(files) if spec.tokens.is_some() => {
+            let made = streams::make(spec, &files)?;
+            drop(files);
+            let alphabet: Vec<u32> = made.alphabet.iter().map(|character| u32::from(*character)).collect();
+            keep(store, &key, &Encoded::of_streams(&made, &alphabet), &mut notes)?
+        }
+        Read::Files(files) => {
+            let (splits, statistics) = make(spec, &files)?;
+            drop(files);
+            keep(store, &key, &Encoded::new(&splits, &statistics), &mut notes)?
+        }
     };
     let tensors = Tensors::open(backing).map_err(|reason| vec![unusable(&reason)])?;
     ready(content, origin, notes, tensors)
+}
+
+/// Sources as they were read.
+enum Read<'a> {
+    /// Files, with all their bytes.
+    Files(Files),
+    /// Folders of pictures, which are read one by one when they are decoded.
+    Folders(&'a Images, Folders),
+}
+
+impl<'a> Read<'a> {
+    fn of(spec: &'a DataSpec, folder: &Utf8Path, world: &dyn World) -> Result<Self, Vec<DataFault>> {
+        let Format::Images(images) = &spec.format else {
+            return read_files(spec, folder, world).map(Self::Files);
+        };
+        let (train, test) = files_of(&spec.sources).ok_or_else(|| vec![no_files()])?;
+        let paths = (train.0.as_path(), test.map(|(test, _)| test.as_path()));
+        Folders::read(spec, paths, folder, world).map(|folders| Self::Folders(images, folders))
+    }
+
+    /// Every source once, sorted.
+    fn sources(&self) -> Vec<SourceDigest> {
+        match self {
+            Self::Files(files) => files.values().map(|(_, source)| source.clone()).collect(),
+            Self::Folders(_, folders) => {
+                let test = folders.test.iter().map(|test| &test.source);
+                let mut sources: Vec<SourceDigest> = test.chain([&folders.train.source]).cloned().collect();
+                sources.sort_by(|left, right| left.path.cmp(&right.path));
+                sources.dedup();
+                sources
+            }
+        }
+    }
 }
 
 /// The digest of what decides prepared data: the description, and for each use of a file its digest.
@@ -171,15 +215,19 @@ fn check(spec: &DataSpec) -> Result<(), Vec<DataFault>> {
                 "this format keeps one array a file; name a file for the features and a file for the labels",
             ),
         ),
-        (Format::Csv { .. }, Sources::Pairs { train, test }) => {
+        (Format::Csv { .. } | Format::Images(_), Sources::Pairs { train, test }) => {
+            let (what, help) = match spec.has_images() {
+                true => ("one folder with both", "the name of a picture's folder is its label"),
+                false => ("one CSV file with both", "a CSV file holds features and label in each row"),
+            };
             for (features, labels) in std::iter::once(train).chain(test) {
                 if features != labels {
                     faults.push(
                         DataFault::new(
                             codes::LAYOUT,
-                            format!("found `{features}` and `{labels}`, expected one CSV file with both"),
+                            format!("found `{features}` and `{labels}`, expected {what}"),
                         )
-                        .help("a CSV file holds features and label in each row"),
+                        .help(help),
                     );
                 }
             }
@@ -243,20 +291,61 @@ fn keep(
     encoded: &Encoded<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Digest, Backing), Vec<DataFault>> {
-    let parts = encoded.parts();
-    match store.put_prepared(key, &parts) {
+    let make = |write: Write<'_>| encoded.parts().into_iter().try_for_each(|part| Ok(write(part)?));
+    keep_made(store, key, notes, make)
+}
+
+/// Takes the next piece of a file.
+type Write<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), StoreError>;
+
+/// Why prepared data was not written.
+enum Refused {
+    /// The store did not take it.
+    Store(StoreError),
+    /// It could not be made.
+    Made(Vec<DataFault>),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Refused {
+    fn faults(self) -> Vec<DataFault> {
+        match self {
+            Self::Store(error) => vec![error.into()],
+            Self::Made(faults) => faults,
+        }
+    }
+}
+
+/// As [`keep`], for data that is made while it is written.
+fn keep_made(
+    store: &Store,
+    key: &Digest,
+    notes: &mut Vec<String>,
+    make: impl Fn(Write<'_>) -> Result<(), Refused>,
+) -> Result<(Digest, Backing), Vec<DataFault>> {
+    match store.make_prepared(key, |write| make(write)) {
         Ok(content) => match store.prepared(key) {
             Ok(Some((_, mapped))) => Ok((content, Backing::Mapped(mapped))),
             Ok(None) => Err(vec![unusable("it vanished after it was written")]),
             Err(error) => Err(vec![error.into()]),
         },
-        Err(StoreError::ReadOnly { path, .. }) => {
+        Err(Refused::Store(StoreError::ReadOnly { path, .. })) => {
             notes.push(format!("the store `{path}` is read-only; the prepared data is held in memory"));
-            let mut hasher = Hasher::new();
-            parts.iter().for_each(|part| hasher.raw(part));
-            Ok((hasher.finish(), Backing::in_memory(&parts)))
+            let (mut hasher, mut backing) = (Hasher::new(), Backing::Words(Vec::new(), 0));
+            let made = make(&mut |part| {
+                hasher.raw(part);
+                backing.push(part);
+                Ok(())
+            });
+            made.map_err(Refused::faults)?;
+            Ok((hasher.finish(), backing))
         }
-        Err(error) => Err(vec![error.into()]),
+        Err(refused) => Err(refused.faults()),
     }
 }
 
@@ -353,7 +442,9 @@ fn read_table(
             let name = |role| if role == Role::Features { features } else { labels };
             read_arrays(spec, files, pair, |_| gunzip::LIMIT, |bytes, role| tensors::read(bytes, name(role)))?
         }
-        Format::Text | Format::Tokens { .. } | Format::Synthetic(_) => return Err(vec![no_files()]),
+        Format::Text | Format::Tokens { .. } | Format::Images(_) | Format::Synthetic(_) => {
+            return Err(vec![no_files()]);
+        }
     };
     if let Some(shape) = &spec.shape {
         table.reshape(shape).map_err(|fault| vec![fault.at(pair.0)])?;

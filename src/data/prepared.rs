@@ -5,9 +5,11 @@
 //! `<split>.features`, `<split>.labels`, and `statistics.<step>.mean` and `.deviation` for each standardising. Features are
 //! F32 numbers or I32 tokens, labels I32 class indices or F32 targets. A split that is a stream of tokens is one tensor
 //! `<split>.tokens` (U8, U16 or I32; of one axis, or rows), and the characters of a text are the tensor `vocabulary`.
+//! Of pictures, features are U8; the labels of all splits come first, then the pixels, then `classes`, the names of the
+//! classes with a zero byte behind each, and `histogram`, how often each byte occurs in each channel of the training split:
+//! what is known last is written last, so that nobody holds all pixels.
 //! Invariant: what is opened was checked: tensors that belong together are of equal length, and all are aligned.
 
-use super::DataFault;
 use super::layout::Layout;
 use super::normalise::Statistics;
 use super::source::SourceDigest;
@@ -16,6 +18,7 @@ use super::streams::Streams;
 use super::table::{Labels, Table};
 use super::tokens::{TokenSlice, TokenVec};
 use super::view::{Examples, FeatureView, LabelView, SplitView};
+use super::{DataFault, images};
 use crate::digest::Digest;
 use crate::store::{Mapped, bytes_of, numbers_of};
 use safetensors::{Dtype, SafeTensors};
@@ -66,7 +69,7 @@ impl Prepared {
         let layout = self.layouts.get(name)?;
         let examples = match &self.synthetic {
             Some(synthetic) => Examples::Computed { synthetic, first: layout.first as u64 },
-            None => self.tensors.as_ref()?.examples(name, layout.stride)?,
+            None => self.tensors.as_ref()?.examples(name, layout)?,
         };
         Some(SplitView {
             length: layout.length,
@@ -80,6 +83,10 @@ impl Prepared {
 
     /// One more than the largest class index of all splits; `None` for regression and for what has no table.
     pub fn classes_found(&self) -> Option<u32> {
+        // A class that is named is there, though it may have gone into another split.
+        if !self.class_names().is_empty() {
+            return u32::try_from(self.class_names().len()).ok();
+        }
         let splits: Vec<SplitView<'_>> = self.names().filter_map(|name| self.split(name)).collect();
         splits
             .iter()
@@ -89,6 +96,11 @@ impl Prepared {
             })
             .max()
             .map(|largest| largest.unsigned_abs() + 1)
+    }
+
+    /// The names of the classes, of folders of pictures, in the order of their numbers.
+    pub fn class_names(&self) -> &[String] {
+        self.tensors.as_ref().map_or(&[], |tensors| &tensors.class_names)
     }
 
     /// The file's bytes, as [`Prepared::content`] hashes them; none for examples that are computed.
@@ -108,8 +120,8 @@ pub(super) enum Place {
         shape: Vec<usize>,
         /// Where its features are.
         features: Range<usize>,
-        /// Whether those are tokens.
-        tokens: bool,
+        /// The kind of their numbers: F32, I32 for tokens, U8 for pictures.
+        number: Dtype,
         /// The shape of a label.
         label_shape: Vec<usize>,
         /// Where the labels are.
@@ -136,6 +148,10 @@ pub(super) struct Tensors {
     pub(super) places: BTreeMap<String, Place>,
     /// How many characters a text has, when they are the vocabulary.
     pub(super) characters: Option<usize>,
+    /// The names of the classes, of pictures.
+    pub(super) class_names: Vec<String>,
+    /// How often each byte occurs, of pictures.
+    pub(super) histogram: images::Histogram,
 }
 
 /// Where the bytes are.
@@ -148,12 +164,22 @@ pub(super) enum Backing {
 }
 
 impl Backing {
-    /// Copies pieces of a file into memory.
-    pub(super) fn in_memory(parts: &[&[u8]]) -> Self {
-        let mut bytes = parts.concat();
-        let length = bytes.len();
-        bytes.resize(length.next_multiple_of(4), 0);
-        Self::Words(bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect(), length)
+    /// Adds a piece of a file to what is in memory; nothing can be added to a file.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        let Self::Words(words, length) = self else { return };
+        let mut piece = piece;
+        while let Some((byte, rest)) = piece.split_first().filter(|_| !length.is_multiple_of(4)) {
+            if let Some(last) = words.last_mut() {
+                *last |= u32::from(*byte) << (8 * (*length % 4));
+            }
+            (*length, piece) = (*length + 1, rest);
+        }
+        let (whole, rest) = piece.as_chunks::<4>();
+        words.extend(whole.iter().map(|word| u32::from_le_bytes(*word)));
+        let mut last = [0; 4];
+        last[..rest.len()].copy_from_slice(rest);
+        words.extend((!rest.is_empty()).then(|| u32::from_le_bytes(last)));
+        *length += piece.len();
     }
 }
 
@@ -167,7 +193,13 @@ impl Tensors {
 
     /// Finds the splits in a file; says what is wrong with one that is not as it should be.
     pub(super) fn open(backing: Backing) -> Result<Self, String> {
-        let mut tensors = Self { backing, places: BTreeMap::new(), characters: None };
+        let mut tensors = Self {
+            backing,
+            places: BTreeMap::new(),
+            characters: None,
+            class_names: Vec::new(),
+            histogram: images::Histogram::new(),
+        };
         let bytes = tensors.bytes();
         let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
         let mut places = BTreeMap::new();
@@ -186,20 +218,26 @@ impl Tensors {
             return Err("it holds no split".to_owned());
         }
         let characters = file.tensor("vocabulary").ok().and_then(|tensor| tensor.shape().first().copied());
+        let names =
+            file.tensor("classes").map_or_else(|_| Ok(Vec::new()), |names| class_names(names.data()))?;
+        let histogram = file.tensor("histogram").map(|counts| histogram(counts.data())).unwrap_or_default();
         tensors.places = places;
         tensors.characters = characters;
+        tensors.class_names = names;
+        tensors.histogram = histogram;
         Ok(tensors)
     }
 
     /// The examples of a split, where they lie.
-    fn examples(&self, split: &str, stride: usize) -> Option<Examples<'_>> {
+    fn examples<'a>(&'a self, split: &str, layout: &'a Layout) -> Option<Examples<'a>> {
         let bytes = self.bytes();
         match self.places.get(split)? {
-            Place::Table { features, tokens, labels, classes, .. } => {
+            Place::Table { features, number, labels, classes, .. } => {
                 let (features, labels) = (bytes.get(features.clone())?, bytes.get(labels.clone())?);
-                let features = match tokens {
-                    true => FeatureView::Tokens(numbers_of(features)?),
-                    false => FeatureView::Numbers(numbers_of(features)?),
+                let features = match number {
+                    Dtype::U8 => FeatureView::Bytes(features, &layout.levels),
+                    Dtype::I32 => FeatureView::Tokens(numbers_of(features)?),
+                    _ => FeatureView::Numbers(numbers_of(features)?),
                 };
                 let labels = match classes {
                     true => LabelView::Classes(numbers_of(labels)?),
@@ -214,7 +252,7 @@ impl Tensors {
                     Dtype::U16 => TokenSlice::U16(numbers_of(bytes)?),
                     _ => TokenSlice::I32(numbers_of(bytes)?),
                 };
-                Some(Examples::Windows { tokens, stride })
+                Some(Examples::Windows { tokens, stride: layout.stride })
             }
         }
     }
@@ -232,19 +270,31 @@ fn table(bytes: &[u8], file: &SafeTensors<'_>, split: &str) -> Option<Place> {
     let labels = file.tensor(&format!("{split}.labels")).ok()?;
     let (length, shape) = features.shape().split_first()?;
     let (label_length, label_shape) = labels.shape().split_first()?;
-    let (tokens, classes) = (features.dtype() == Dtype::I32, labels.dtype() == Dtype::I32);
-    let fits = (tokens || features.dtype() == Dtype::F32)
+    let (number, classes) = (features.dtype(), labels.dtype() == Dtype::I32);
+    let fits = matches!(number, Dtype::F32 | Dtype::I32 | Dtype::U8)
         && (classes || labels.dtype() == Dtype::F32)
         && length == label_length;
     fits.then_some(Place::Table {
         length: *length,
         shape: shape.to_vec(),
-        features: range(bytes, features.data(), 4)?,
-        tokens,
+        features: range(bytes, features.data(), if number == Dtype::U8 { 1 } else { 4 })?,
+        number,
         label_shape: label_shape.to_vec(),
         labels: range(bytes, labels.data(), 4)?,
         classes,
     })
+}
+
+/// Names with a zero byte behind each.
+fn class_names(bytes: &[u8]) -> Result<Vec<String>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    Ok(text.split_terminator('\0').map(str::to_owned).collect())
+}
+
+/// Counts of 64 bits, which may lie at any byte.
+fn histogram(bytes: &[u8]) -> images::Histogram {
+    let counts: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count)).collect();
+    counts.as_chunks().0.to_vec()
 }
 
 fn stream(bytes: &[u8], file: &SafeTensors<'_>, name: &str) -> Option<Place> {
@@ -317,7 +367,10 @@ impl<'a> Encoded<'a> {
     }
 
     fn of(tensors: BTreeMap<String, (&'static str, Vec<usize>, &'a [u8])>) -> Self {
-        let header = header(&tensors);
+        let described = tensors
+            .iter()
+            .map(|(name, (number, shape, bytes))| (name.as_str(), *number, shape.as_slice(), bytes.len()));
+        let header = header(described);
         Self { header, tensors }
     }
 
@@ -329,14 +382,15 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// The length and the JSON that the format begins with; names are plain, so nothing needs escaping.
-fn header(tensors: &BTreeMap<String, (&'static str, Vec<usize>, &[u8])>) -> Vec<u8> {
+/// The length and the JSON that the format begins with, for tensors by name, kind of number, shape and bytes, in the order of
+/// the file; names are plain, so nothing needs escaping.
+pub(super) fn header<'a>(tensors: impl Iterator<Item = (&'a str, &'a str, &'a [usize], usize)>) -> Vec<u8> {
     let mut json = String::from("{");
     let mut offset = 0;
-    for (name, (number, shape, bytes)) in tensors {
+    for (name, number, shape, bytes) in tensors {
         let comma = if offset == 0 { "" } else { "," };
         let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
-        let end = offset + bytes.len();
+        let end = offset + bytes;
         write!(
             json,
             "{comma}\"{name}\":{{\"dtype\":\"{number}\",\"shape\":[{}],\"data_offsets\":[{offset},{end}]}}",

@@ -3,13 +3,14 @@
 //! A file's digest is the SHA-256 of its bytes as they lie on the disk, packed or not. A folder's is that of its
 //! sorted tree: the tag `amp.tree.v1`, the count of files, then for each file, sorted by the bytes of its path with `/`
 //! between names: the path, the size and the file's own digest, in the canonical form of [`crate::digest`]. Neither
-//! knows times, owners, permissions or empty folders. Invariant: what is parsed is what was hashed, for a file is read
+//! knows times, owners, permissions, empty folders or what file managers leave behind. Invariant: what is parsed is what was hashed, for a file is read
 //! once.
 
 use super::{DataFault, codes};
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::world::{NotRegular, World};
 use camino::{Utf8Path, Utf8PathBuf};
+use rayon::prelude::*;
 use std::io;
 
 /// A source and its content.
@@ -59,29 +60,96 @@ pub fn source_digest(
     folder: &Utf8Path,
     world: &dyn World,
 ) -> Result<SourceDigest, DataFault> {
-    let full = folder.join(path);
-    if !world.is_folder(&full) {
+    if !world.is_folder(&folder.join(path)) {
         return read_source(path, folder, world).map(|(_, source)| source);
     }
-    let mut files: Vec<(String, Utf8PathBuf)> = world
-        .files_under(&full)
-        .map_err(|error| unreadable(path, &error))?
-        .into_iter()
-        .map(|file| (file.components().map(|part| part.as_str()).collect::<Vec<_>>().join("/"), file))
-        .collect();
-    files.sort_by(|left, right| left.0.as_bytes().cmp(right.0.as_bytes()));
+    tree(path, folder, world).map(|(source, _)| source)
+}
+
+/// A file of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TreeFile {
+    /// Its path relative to the folder, with `/` between names.
+    pub name: String,
+    /// The same as a path.
+    pub path: Utf8PathBuf,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// Bytes that are read before they are hashed, by all cores at once.
+const AT_ONCE: usize = 64 << 20;
+
+/// The digest of a folder, and of each of its files, in the order of their names.
+///
+/// # Errors
+/// As [`source_digest`].
+pub(super) fn tree(
+    path: &Utf8Path,
+    folder: &Utf8Path,
+    world: &dyn World,
+) -> Result<(SourceDigest, Vec<TreeFile>), DataFault> {
+    let names = files_of(path, folder, world)?;
+    let mut files = Vec::with_capacity(names.len());
+    let mut waiting: Vec<(String, Utf8PathBuf, Vec<u8>)> = Vec::new();
+    let mut size = 0;
+    for (name, file) in names {
+        let place = path.join(&file);
+        let content = world.read(&folder.join(&place)).map_err(|error| unreadable(&place, &error))?;
+        size += content.len();
+        waiting.push((name, file, content));
+        if size > AT_ONCE {
+            files.extend(hashed(std::mem::take(&mut waiting)));
+            size = 0;
+        }
+    }
+    files.extend(hashed(waiting));
     let mut hasher = Hasher::new();
     hasher.tag("amp.tree.v1");
     files.len().content_hash(&mut hasher);
-    let mut total = 0;
-    for (name, file) in &files {
-        let content = world.read(&full.join(file)).map_err(|error| unreadable(&path.join(file), &error))?;
-        name.content_hash(&mut hasher);
-        content.len().content_hash(&mut hasher);
-        Digest::of_bytes(&content).content_hash(&mut hasher);
-        total += content.len() as u64;
+    for file in &files {
+        file.name.content_hash(&mut hasher);
+        file.bytes.content_hash(&mut hasher);
+        file.digest.content_hash(&mut hasher);
     }
-    Ok(SourceDigest { path: path.to_owned(), digest: hasher.finish(), bytes: total, files: files.len() })
+    let bytes = files.iter().map(|file| file.bytes).sum();
+    Ok((SourceDigest { path: path.to_owned(), digest: hasher.finish(), bytes, files: files.len() }, files))
+}
+
+fn hashed(files: Vec<(String, Utf8PathBuf, Vec<u8>)>) -> Vec<TreeFile> {
+    let hash = |(name, path, content): (String, Utf8PathBuf, Vec<u8>)| {
+        let (digest, bytes) = (Digest::of_bytes(&content), content.len() as u64);
+        TreeFile { name, path, digest, bytes }
+    };
+    files.into_par_iter().map(hash).collect()
+}
+
+/// What a file manager leaves behind in a folder, and nobody put there.
+pub(super) fn is_left_behind(name: &str) -> bool {
+    name.starts_with('.') || matches!(name, "Thumbs.db" | "desktop.ini")
+}
+
+/// The files of a folder by their names, with `/` between, sorted by bytes; without what file managers leave behind.
+///
+/// # Errors
+/// As [`source_digest`].
+pub(super) fn files_of(
+    path: &Utf8Path,
+    folder: &Utf8Path,
+    world: &dyn World,
+) -> Result<Vec<(String, Utf8PathBuf)>, DataFault> {
+    let files = world.files_under(&folder.join(path)).map_err(|error| unreadable(path, &error))?;
+    let parts = |file: &Utf8Path| file.components().map(|part| part.as_str().to_owned()).collect::<Vec<_>>();
+    let mut named: Vec<(String, Utf8PathBuf)> = files
+        .into_iter()
+        .map(|file| (parts(&file), file))
+        .filter(|(parts, _)| !parts.iter().any(|part| is_left_behind(part)))
+        .map(|(parts, file)| (parts.join("/"), file))
+        .collect();
+    named.sort_by(|left, right| left.0.as_bytes().cmp(right.0.as_bytes()));
+    Ok(named)
 }
 
 /// Takes all digests again, after the run.
@@ -110,7 +178,7 @@ pub fn recheck(sources: &[SourceDigest], folder: &Utf8Path, world: &dyn World) -
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-fn unreadable(path: &Utf8Path, error: &io::Error) -> DataFault {
+pub(super) fn unreadable(path: &Utf8Path, error: &io::Error) -> DataFault {
     if let Some(irregular) = NotRegular::of(error) {
         return DataFault::new(
             codes::LAYOUT,

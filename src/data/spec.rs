@@ -6,8 +6,10 @@
 use crate::digest::{ContentHash, Digest, Hasher};
 use camino::Utf8PathBuf;
 
+mod images;
 mod tokens;
 
+pub use images::{Fit, Images, JPEG_DECODER};
 pub use tokens::{
     IGNORED, LabelRule, Masking, Synthetic, SyntheticFeatures, SyntheticLabels, TokenWidth, Tokens,
     Vocabulary, Windows,
@@ -26,7 +28,8 @@ pub struct DataSpec {
     pub tokens: Option<Tokens>,
     /// What labels are.
     pub labels: LabelRule,
-    /// How many classes the labels name; `None` when labels are numbers to be predicted (regression), or tokens.
+    /// How many classes the labels name; `None` when labels are numbers to be predicted (regression), tokens, or what the
+    /// folders of pictures are called.
     pub classes: Option<u32>,
     /// The shape of one example; `None` keeps the shape that the file gives.
     pub shape: Option<Vec<usize>>,
@@ -92,6 +95,8 @@ pub enum Format {
         /// How wide one is.
         width: TokenWidth,
     },
+    /// Folders of pictures, PNG or JPEG; a folder in them is a class.
+    Images(Images),
     /// Computed from a seed.
     Synthetic(Synthetic),
 }
@@ -204,7 +209,10 @@ impl DataSpec {
         self.format.content_hash(hasher);
         self.classes.content_hash(hasher);
         self.shape.content_hash(hasher);
-        self.normalise.content_hash(hasher);
+        // Pictures are kept as bytes, and normalised at each use.
+        if !self.has_images() {
+            self.normalise.content_hash(hasher);
+        }
         self.split.content_hash(hasher);
         if let Some(tokens) = &self.tokens {
             tokens.vocabulary.content_hash(hasher);
@@ -213,8 +221,12 @@ impl DataSpec {
         }
     }
 
-    /// Hashes what is done to prepared tokens at every use: nothing for data of other kinds.
+    /// Hashes what is done to prepared tokens and pictures at every use: nothing for data of other kinds.
     pub fn hash_use(&self, hasher: &mut Hasher) {
+        if self.has_images() {
+            hasher.tag("normalise");
+            self.normalise.content_hash(hasher);
+        }
         if let Some(Tokens { windows: Some(windows), .. }) = &self.tokens {
             hasher.tag("windows");
             windows.length.content_hash(hasher);
@@ -225,7 +237,12 @@ impl DataSpec {
 
     /// Whether labels name one of several: classes or tokens, not numbers to be predicted.
     pub fn labels_are_classes(&self) -> bool {
-        self.classes.is_some() || self.labels != LabelRule::Given
+        self.classes.is_some() || self.labels != LabelRule::Given || self.has_images()
+    }
+
+    /// Whether examples are pictures of folders.
+    pub fn has_images(&self) -> bool {
+        matches!(self.format, Format::Images(_))
     }
 }
 
@@ -303,6 +320,7 @@ impl ContentHash for Format {
                 TokenWidth::U16 => "tokens-u16",
                 TokenWidth::U32 => "tokens-u32",
             }),
+            Self::Images(images) => images.content_hash(hasher),
             Self::Synthetic(synthetic) => synthetic.content_hash(hasher),
         }
     }

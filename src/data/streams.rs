@@ -100,7 +100,7 @@ fn read(
         Format::Npy => npy::read(&bytes),
         Format::Idx => idx::read(&bytes),
         Format::Safetensors { features, .. } => tensors::read(&bytes, features),
-        Format::Csv { .. } | Format::Synthetic(_) => Err(no_files()),
+        Format::Csv { .. } | Format::Images(_) | Format::Synthetic(_) => Err(no_files()),
     };
     let (shape, found) = array.and_then(|array| array.tokens(size)).map_err(|fault| fault.at(pair.0))?;
     let row = row(tokens, &spec.labels, &shape).map_err(|fault| fault.at(pair.0))?;

@@ -3,6 +3,7 @@
 //! Examples are stored as tables, cut out of a stream of tokens, or computed; [`SplitView::gather`] is the one way to all
 //! of them. Invariant: what it gives is a function of the split, the indices, the seed and the epoch.
 
+use super::images::VALUES;
 use super::masking::MASKING_STREAM;
 use super::spec::{LabelRule, Synthetic, SyntheticLabels};
 use super::tokens::TokenSlice;
@@ -69,6 +70,8 @@ pub enum Examples<'a> {
 pub enum FeatureView<'a> {
     /// Numbers.
     Numbers(&'a [f32]),
+    /// Bytes of pictures, \[examples, channels, …\], and the number that each stands for, \[channels, 256\].
+    Bytes(&'a [u8], &'a [f32]),
     /// Indices of tokens.
     Tokens(&'a [i32]),
 }
@@ -138,6 +141,9 @@ impl<'a> SplitView<'a> {
                 let width = self.width();
                 let features = match features {
                     FeatureView::Numbers(values) => Values::Floats(rows(values, width, indices)),
+                    FeatureView::Bytes(bytes, levels) => {
+                        Values::Floats(pictures(bytes, levels, width, indices))
+                    }
                     FeatureView::Tokens(values) => Values::Integers(rows(values, width, indices)),
                 };
                 let width = self.label_width();
@@ -223,6 +229,22 @@ fn fill<T: Copy + Default + Send>(
         out.par_chunks_exact_mut(width.max(1)).zip(indices).for_each(|(out, index)| row(*index, out));
     }
     out
+}
+
+/// The numbers of these pictures; `width` bytes are one.
+fn pictures(bytes: &[u8], levels: &[f32], width: usize, indices: &[u32]) -> Vec<f32> {
+    let plane = width / (levels.len() / VALUES).max(1);
+    fill(indices, width, |index, out| {
+        let start = index as usize * width;
+        let planes = bytes[start..start + width].chunks_exact(plane.max(1));
+        for ((bytes, levels), out) in
+            planes.zip(levels.chunks_exact(VALUES)).zip(out.chunks_exact_mut(plane.max(1)))
+        {
+            for (byte, out) in bytes.iter().zip(out) {
+                *out = levels[usize::from(*byte)];
+            }
+        }
+    })
 }
 
 fn rows<T: Copy + Default + Send + Sync>(values: &[T], width: usize, indices: &[u32]) -> Vec<T> {

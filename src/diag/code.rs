@@ -200,6 +200,8 @@ catalogue! {
     DATA_TOKEN = 739, "a token is outside the vocabulary";
     DATA_TEXT = 740, "a text or a file of tokens cannot be read";
     DATA_WINDOW = 741, "a split is shorter than one example";
+    DATA_PICTURE = 742, "a picture cannot be read";
+    DATA_FOLDER = 743, "a folder of pictures is laid out in another way";
     STORE_IO = 760, "the disk refused";
     STORE_DISK_FULL = 761, "the disk is full";
     STORE_READ_ONLY = 762, "the place is read-only";

@@ -45,6 +45,11 @@ impl Example {
                 labels: classes(Some(size), vec![length]),
             });
         }
+        if let Format::Images(images) = &spec.format {
+            let [height, width] = images.size?;
+            let features = Features { shape: vec![images.channels, height, width], tokens: None };
+            return Some(Self { features, labels: classes(Some(spec.classes?), Vec::new()) });
+        }
         // Arrays may have more than one label an example; rows of a table have one.
         let Format::Csv { .. } = spec.format else { return None };
         let labels = match spec.classes {

@@ -98,6 +98,10 @@ impl World for Overlay<'_> {
         self.world.files_under(folder)
     }
 
+    fn folders_in(&self, folder: &Utf8Path) -> io::Result<Vec<String>> {
+        self.world.folders_in(folder)
+    }
+
     /// None of an open document, whose text may be another than the disk's.
     fn stamp(&self, path: &Utf8Path) -> Option<Stamp> {
         if self.documents.at(path).is_some() { None } else { self.world.stamp(path) }

@@ -333,8 +333,23 @@ fn data_format(format: &spec::Format) -> String {
         spec::Format::Text => "text".to_owned(),
         spec::Format::Tokens { width: TokenWidth::U16 } => "tokens dtype=u16".to_owned(),
         spec::Format::Tokens { width: TokenWidth::U32 } => "tokens dtype=u32".to_owned(),
+        spec::Format::Images(images) => images_text(images),
         spec::Format::Synthetic(synthetic) => synthetic_text(synthetic),
     }
+}
+
+fn images_text(images: &spec::Images) -> String {
+    let mut text =
+        format!("images channels={} decoder={}", images.channels, spec::JPEG_DECODER.replace(' ', "-"));
+    if let Some(size) = &images.size {
+        text += &format!(" size={}", sizes(size));
+    }
+    match images.fit {
+        spec::Fit::Stretch => {}
+        spec::Fit::Centre { shorter: None } => text += " crop=center",
+        spec::Fit::Centre { shorter: Some(shorter) } => text += &format!(" resize={shorter} crop=center"),
+    }
+    text
 }
 
 fn tokens_text(tokens: &Tokens) -> String {

@@ -3,7 +3,7 @@
 use super::check::clip;
 use super::fields::Fields;
 use super::module::join;
-use super::{split, tokens};
+use super::{images, split, tokens};
 use crate::data::spec::{
     DataSpec, Format, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split,
     SyntheticLabels, Vocabulary,
@@ -41,6 +41,9 @@ pub(crate) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> DataSpec {
     let labels = tokens::label_rule(fields, stream, has_tokens, vocabulary, sink);
     if is_told && !matches!(format, Format::Synthetic(_)) {
         one_or_two_files(fields, &sources, name_of(&format), &labels, sink);
+    }
+    if is_told {
+        images::check(fields, &format, sink);
     }
     let in_order = match &format {
         Format::Synthetic(_) => Some("computed examples are in no order that would matter"),
@@ -183,7 +186,7 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<For
             sink.push(
                 diagnostic
                     .at(place(fields), "`format` is expected in its block")
-                    .help("add `format \"csv\"`, or idx, npy, safetensors, text, tokens"),
+                    .help("add `format \"csv\"`, or idx, npy, safetensors, text, tokens, and images for a folder of pictures"),
             );
         }
         return None;
@@ -210,6 +213,7 @@ fn format(fields: &Fields<'_>, sources: &Sources, sink: &mut Sink) -> Option<For
     Some(match name {
         "csv" => csv(fields, sink),
         "npy" => Format::Npy,
+        "images" => Format::Images(images::lower(fields, sink)),
         "text" => Format::Text,
         "tokens" => Format::Tokens { width: tokens::width(fields, sink) },
         "safetensors" => Format::Safetensors { features: tensor("features"), labels: tensor("labels") },
@@ -225,15 +229,24 @@ fn one_or_two_files(fields: &Fields<'_>, sources: &Sources, name: &str, labels: 
         Sources::None => return,
     };
     let one = tokens::names_one_file(sources);
-    let together = matches!(name, "csv" | "safetensors" | "text" | "tokens") || *labels != LabelRule::Given;
+    let together =
+        matches!(name, "csv" | "safetensors" | "text" | "tokens" | "images") || *labels != LabelRule::Given;
     if together != one && !features.as_str().is_empty() {
         let (message, help) = match together {
             true => {
                 let message = match labels {
+                    LabelRule::Given if name == "images" => {
+                        "a folder of pictures holds features and labels together".to_owned()
+                    }
                     LabelRule::Given => format!("a {name} file holds features and labels together"),
                     _ => "labels that follow from tokens have no file of their own".to_owned(),
                 };
-                (message, "name one file: `source \"…\"`")
+                let help = if name == "images" {
+                    "name one folder: `source \"…\"`"
+                } else {
+                    "name one file: `source \"…\"`"
+                };
+                (message, help)
             }
             false => (
                 format!("an {name} file holds one array"),
@@ -252,6 +265,7 @@ fn name_of(format: &Format) -> &'static str {
         Format::Npy => "npy",
         Format::Safetensors { .. } => "safetensors",
         Format::Text => "text",
+        Format::Images(_) => "images",
         Format::Tokens { .. } => "tokens",
         Format::Idx | Format::Synthetic(_) => "idx",
     }
@@ -343,6 +357,7 @@ pub(super) fn sizes_of(node: &Fields<'_>, path: &str, sink: &mut Sink) -> Vec<us
                 Some("labels") => {
                     "write the sizes behind its kind, such as `labels \"targets\" 10`".to_owned()
                 }
+                Some("size") => "write height and width, such as `size 224 224`".to_owned(),
                 name => {
                     format!("write channels, height and width, such as `{} 1 8 8`", name.unwrap_or("shape"))
                 }

@@ -138,7 +138,9 @@ fn parameter_group() -> NodeRule {
 fn data() -> NodeRule {
     let pair = |name: &'static str, doc: &'static str| {
         NodeRule::new(name, doc)
-            .argument(Rule::text("path", "One file with features and labels.").optional())
+            .argument(
+                Rule::text("path", "One file with features and labels, or a folder of pictures.").optional(),
+            )
             .property(Rule::text("features", "The file of the features.").optional())
             .property(Rule::text("labels", "The file of the labels.").optional())
     };
@@ -147,9 +149,9 @@ fn data() -> NodeRule {
     NodeRule::new("data", "where the data is, how it is read, cut and batched")
         .once()
         .argument(Rule::text("name", "Shown to people."))
-        .child(pair("source", "one file with features and labels, or one file of each"))
+        .child(pair("source", "one file with features and labels, one file of each, or a folder of pictures"))
         .child(
-            NodeRule::new("sources", "files of features and labels")
+            NodeRule::new("sources", "files of features and labels, or folders of pictures")
                 .child(pair("train", "the training data").once())
                 .child(pair("test", "the test data")),
         )
@@ -157,7 +159,7 @@ fn data() -> NodeRule {
             NodeRule::new("format", "how the files are read; told by their names otherwise")
                 .argument(Rule::choice(
                     "format",
-                    &["csv", "idx", "npy", "safetensors", "text", "tokens"],
+                    &["csv", "idx", "npy", "safetensors", "text", "tokens", "images"],
                     "The format.",
                 ))
                 .property(Rule::text("features", "The tensor of the features (safetensors).").optional())
@@ -175,7 +177,35 @@ fn data() -> NodeRule {
                     Rule::size("stride", "From the begin of an example to the next; `length` otherwise.")
                         .optional(),
                 )
+                .property(
+                    Rule::integer(
+                        "channels",
+                        1,
+                        3,
+                        "3 for colours, 1 for shades of grey (images); 3 otherwise.",
+                    )
+                    .optional(),
+                )
                 .property(classes()),
+        )
+        .child(
+            NodeRule::new("size", "the height and the width that pictures are brought to (images)")
+                .rest(Rule::size("size", "Height, then width, in pixels."))
+                .property(
+                    Rule::size(
+                        "resize",
+                        "Scales the shorter side to so many pixels, before the middle is cut out.",
+                    )
+                    .optional(),
+                )
+                .property(
+                    Rule::choice(
+                        "crop",
+                        &["center"],
+                        "Cuts out the middle; each side is scaled by itself otherwise.",
+                    )
+                    .optional(),
+                ),
         )
         .child(synthetic())
         .child(labels().property(classes()))

@@ -21,7 +21,7 @@ fn span(fields: &Fields<'_>, name: &str) -> Span {
 }
 
 /// Reports a property that this format or kind does not take.
-fn refuse(fields: &Fields<'_>, names: &[&str], what: &str, sink: &mut Sink) {
+pub(super) fn refuse(fields: &Fields<'_>, names: &[&str], what: &str, sink: &mut Sink) {
     for name in names.iter().filter(|name| fields.is_written(name)) {
         let message = format!("`{name}` is no part of {what}");
         fault(codes::CONFLICT, message, span(fields, name), "says nothing here", "delete it", sink);
@@ -65,7 +65,7 @@ pub(super) fn tokens(fields: &Fields<'_>, format: &str, sink: &mut Sink) -> Opti
             required(node, "vocabulary", &what, "50257", sink);
             size
         }
-        "csv" => {
+        "csv" | "images" => {
             refuse(node, &["vocabulary", "length", "stride"], &what, sink);
             return None;
         }
@@ -228,7 +228,7 @@ fn masking(node: &Fields<'_>, vocabulary: Option<u32>, sink: &mut Sink) -> Maski
 
 /// Examples that are computed.
 pub(super) fn synthetic(fields: &Fields<'_>, node: &Fields<'_>, sink: &mut Sink) -> Synthetic {
-    for name in ["source", "sources", "format", "columns", "shape", "normalise"] {
+    for name in ["source", "sources", "format", "columns", "size", "shape", "normalise"] {
         if let Some(child) = fields.child(name) {
             let message = format!("`{name}` and `synthetic` exclude each other");
             conflict(&message, place(child), place(node), sink);

@@ -29,15 +29,29 @@ pub fn write_file(path: &Utf8Path, bytes: &[u8]) -> Result<(), StoreError> {
 /// # Errors
 /// As [`write_file`].
 pub fn write_parts(path: &Utf8Path, parts: &[&[u8]]) -> Result<Digest, StoreError> {
+    write_pieces(path, |write| parts.iter().try_for_each(|part| write(part)))
+}
+
+/// Takes the next piece of a file.
+pub type Write<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), StoreError>;
+
+/// As [`write_parts`], for content that is made while it is written, and is not held as a whole.
+///
+/// # Errors
+/// As [`write_file`], and those of the maker, after which nothing is left.
+pub(super) fn write_pieces<E: From<StoreError>>(
+    path: &Utf8Path,
+    make: impl FnOnce(Write<'_>) -> Result<(), E>,
+) -> Result<Digest, E> {
     let path = &follow_link(path)?;
     let folder = folder_of(path);
     create_folders(folder)?;
     let mut hasher = Hasher::new();
     let mut file = temporary_beside(path, folder)?;
-    for part in parts {
+    make(&mut |part| {
         hasher.raw(part);
-        file.write_all(part).map_err(|error| StoreError::io("write", path, error))?;
-    }
+        file.write_all(part).map_err(|error| StoreError::io("write", path, error))
+    })?;
     file.as_file().sync_all().map_err(|error| StoreError::io("force to the disk", path, error))?;
     file.persist(path).map_err(|error| StoreError::io("rename a finished file to", path, error.error))?;
     sync_folder(folder)?;

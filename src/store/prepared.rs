@@ -46,9 +46,21 @@ impl Store {
     /// # Errors
     /// [`StoreError`] naming the path.
     pub fn put_prepared(&self, key: &Digest, parts: &[&[u8]]) -> Result<Digest, StoreError> {
+        self.make_prepared(key, |write| parts.iter().try_for_each(|part| write(part)))
+    }
+
+    /// As [`Store::put_prepared`], for data that is made while it is written; nothing is left of what could not be made.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path, and those of the maker.
+    pub fn make_prepared<E: From<StoreError>>(
+        &self,
+        key: &Digest,
+        make: impl FnOnce(atomic::Write<'_>) -> Result<(), E>,
+    ) -> Result<Digest, E> {
         let _writing = self.writing("write prepared data into")?;
         let folder = self.prepared_folder(key);
-        let digest = atomic::write_parts(&folder.join(TENSORS), parts)?;
+        let digest = atomic::write_pieces(&folder.join(TENSORS), make)?;
         atomic::write_file(&folder.join(NOTE), format!("{digest}\n").as_bytes())?;
         Ok(digest)
     }

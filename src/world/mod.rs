@@ -23,6 +23,22 @@ pub trait World {
     /// The operating system's error, naming the path.
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>>;
 
+    /// The names of the folders in a folder, empty ones too, sorted by their bytes.
+    ///
+    /// # Errors
+    /// The operating system's error, naming the path.
+    fn folders_in(&self, folder: &Utf8Path) -> io::Result<Vec<String>> {
+        let mut names: Vec<String> = self
+            .files_under(folder)?
+            .iter()
+            .filter(|file| file.components().count() > 1)
+            .filter_map(|file| file.components().next().map(|name| name.as_str().to_owned()))
+            .collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
     /// The stamp of a file, without reading it; `None` when there is none or it cannot be told.
     fn stamp(&self, _path: &Utf8Path) -> Option<Stamp> {
         None
@@ -160,6 +176,18 @@ impl World for Disk {
         }
         files.sort_by(|left, right| left.as_str().as_bytes().cmp(right.as_str().as_bytes()));
         Ok(files)
+    }
+
+    fn folders_in(&self, folder: &Utf8Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in folder.read_dir_utf8()? {
+            let entry = entry?;
+            if entry.path().is_dir() {
+                names.push(entry.file_name().to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
     }
 
     fn entries(&self, folder: &Utf8Path) -> Vec<(String, bool)> {

@@ -2,6 +2,7 @@
 
 use super::kinds::{self, Kind};
 use crate::data::look::{Look, TextLook};
+use crate::data::spec::Fit;
 use crate::resolve::describe::literal;
 use crate::syntax::Value;
 use std::fmt::Write as _;
@@ -110,10 +111,17 @@ fn data(name: &str, kind: &Kind, files: &[String], look: &Look, shape: &[usize])
             let _ = writeln!(text, "columns label={} header=#{header}{delimiter}{classes}", quoted(label));
         }
         None => {
-            let _ = writeln!(text, "format \"{}\"{classes}", look.format);
+            let grey = if look.fit.is_some() && shape.first() == Some(&1) { " channels=1" } else { "" };
+            let _ = writeln!(text, "format \"{}\"{classes}{grey}", look.format);
         }
     }
-    if kind.takes_pictures() || shape != look.shape {
+    if let (Some(fit), [_, height, width]) = (look.fit, shape) {
+        let cut = match fit {
+            Fit::Centre { shorter: Some(shorter) } => format!(" resize={shorter} crop=\"center\""),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "size {height} {width}{cut}");
+    } else if kind.takes_pictures() || shape != look.shape {
         let _ = writeln!(text, "shape {}", sizes(shape));
     }
     let _ = match look.whole_to {
