@@ -136,7 +136,8 @@ pub(super) fn slices(calls: &[Call<'_>], launches: &mut Launches) -> bool {
     }
     let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
     let grid = [blocks.iter().copied().max().unwrap_or(0), blocks.len(), 1];
-    launches.kernel("copy_slices", grid, 256, Arguments::new().address(launches.constant(&bytes)));
+    let arguments = Arguments::new().address(launches.constant(&bytes));
+    launches.kernel("copy_slices", grid, 256, arguments);
     true
 }
 
