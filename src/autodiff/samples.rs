@@ -204,6 +204,35 @@ pub fn cnn() -> Sample {
     Sample { plan: plan(body), features: [1, 8, 8].into(), labels: classes(10) }
 }
 
+/// Residual blocks of convolutions, batch normalisation and ReLU, channels in eights; the second block has a convolution on both ways.
+pub fn bottleneck() -> Sample {
+    let norm = |path: &str| layer(path, LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 });
+    let way = |path: &str, channels: usize| {
+        vec![
+            conv(&format!("{path}.first"), channels, false),
+            norm(&format!("{path}.first_norm")),
+            layer(&format!("{path}.act"), LayerKind::Relu),
+            conv(&format!("{path}.second"), channels, false),
+            norm(&format!("{path}.second_norm")),
+        ]
+    };
+    let short = vec![conv("wide.short", 24, false), norm("wide.short_norm")];
+    let kernel = [3, 3];
+    let body = vec![
+        conv("stem.conv", 16, false),
+        norm("stem.norm"),
+        layer("stem.act", LayerKind::Relu),
+        layer("stem.pool", LayerKind::MaxPool2d { kernel, stride: [2, 2], padding: [1, 1] }),
+        parallel("same", Combine::Add, vec![way("same", 16), Vec::new()]),
+        layer("same.act", LayerKind::Relu),
+        parallel("wide", Combine::Add, vec![way("wide", 24), short]),
+        layer("wide.act", LayerKind::Relu),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 10),
+    ];
+    Sample { plan: plan(body), features: [1, 8, 8].into(), labels: classes(10) }
+}
+
 /// A linear layer, then a pre-norm residual block with gelu, then a head.
 pub fn residual() -> Sample {
     let branch = vec![
@@ -435,6 +464,7 @@ pub fn all() -> Vec<(&'static str, Sample)> {
     vec![
         ("mlp", mlp()),
         ("cnn", cnn()),
+        ("bottleneck", bottleneck()),
         ("residual", residual()),
         ("joined", joined()),
         ("gated", gated()),

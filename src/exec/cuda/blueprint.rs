@@ -1,5 +1,6 @@
 //! What a run needs of a device, worked out without one: memory by what it is for, and the launches once addresses are known.
 
+use super::convolution::{Convolutions, Shape};
 use super::dispatch::{self, Arithmetic, Call, Operand};
 use super::launch::{ALIGNMENT, Launch, Launches, Tensor};
 use super::memory::Planned;
@@ -117,17 +118,21 @@ pub struct Blueprint {
     seed: u64,
     arithmetic: Arithmetic,
     tensor_cores: bool,
+    convolutions: Convolutions,
     programs: Vec<Programs>,
     pub(super) cells: BTreeMap<String, Cell>,
     /// Bytes of the fingerprint's sums.
     pub(super) sums: usize,
+    /// The convolutions that the library is to make, each once.
+    pub(super) library: Vec<Shape>,
     /// Bytes of the features and of the labels of a batch.
     batch: [usize; 2],
     footprint: Footprint,
 }
 
 impl Blueprint {
-    /// Plans the step graphs, full batch first. `tensor_cores` says whether the device has those that own kernels use.
+    /// Plans the step graphs, full batch first. `tensor_cores` says whether the device has those that own kernels use, and
+    /// `convolutions` which of them its library makes.
     ///
     /// # Errors
     /// AMP0709 for a node that has no kernel.
@@ -136,6 +141,7 @@ impl Blueprint {
         seed: u64,
         arithmetic: Arithmetic,
         tensor_cores: bool,
+        convolutions: Convolutions,
     ) -> Result<Self, ExecFault> {
         let programs = steps.iter().map(plan).collect();
         let (cells, footprint) = (BTreeMap::new(), Footprint::default());
@@ -143,8 +149,19 @@ impl Blueprint {
             steps.iter().map(|step| step.value(value(step)).elements() * 4).max().unwrap_or(0)
         };
         let batch = [bytes(|step| step.features), bytes(|step| step.labels)];
-        let mut blueprint =
-            Self { seed, arithmetic, tensor_cores, programs, cells, sums: 0, batch, footprint };
+        let (sums, library) = (0, Vec::new());
+        let mut blueprint = Self {
+            seed,
+            arithmetic,
+            tensor_cores,
+            convolutions,
+            programs,
+            cells,
+            sums,
+            library,
+            batch,
+            footprint,
+        };
         for step in 0..steps.len() {
             blueprint.declare_cells(step);
         }
@@ -154,7 +171,8 @@ impl Blueprint {
         let blocks = blueprint.fingerprinted(steps).into_iter().map(|cell| cell.elements.div_ceil(BLOCK));
         blueprint.sums = blocks.sum::<usize>() * 16;
         // Once without addresses, to learn how much memory beside the values there has to be.
-        let (_, _, launches) = blueprint.lower(steps, Bases::default())?;
+        let (placed, _, launches) = blueprint.lower(steps, Bases::default())?;
+        blueprint.library = library_convolutions(&placed);
         blueprint.footprint.scratch = launches.scratch_bytes();
         blueprint.footprint.constants = blueprint.fixed() + launches.constant_bytes.len();
         Ok(blueprint)
@@ -257,6 +275,7 @@ impl Blueprint {
                 outputs,
                 arithmetic: self.arithmetic,
                 tensor_cores: self.tensor_cores,
+                convolutions: &self.convolutions,
                 seed: self.seed,
                 position: bases.position(),
                 culprit: bases.culprit(),
@@ -276,7 +295,7 @@ impl Blueprint {
                         .map(|(node, member, inputs, outputs)| call_of(*node, member, inputs, outputs));
                     let calls: Vec<Call<'_>> = calls.collect();
                     (
-                        dispatch::run_group(group.kind, &calls, launches),
+                        dispatch::run_group(group.kind, &calls, &operands(&group.beside), launches),
                         calls.first().map_or("group", |call| call.op.kind()),
                     )
                 }
@@ -321,6 +340,20 @@ impl Blueprint {
         names.sort();
         names.into_iter().map(|name| self.cells[name]).collect()
     }
+}
+
+/// The library convolutions among the launches, each shape once, in the order in which they come.
+fn library_convolutions(placed: &[[Placed; 2]]) -> Vec<Shape> {
+    let mut found = Vec::new();
+    let parts = placed.iter().flatten().flat_map(|placed| &placed.parts);
+    for launch in parts.flat_map(|section| &section.launches) {
+        if let Launch::Convolution(convolution) = launch
+            && !found.contains(&convolution.shape)
+        {
+            found.push(convolution.shape);
+        }
+    }
+    found
 }
 
 /// Plans the two programs of a step graph.

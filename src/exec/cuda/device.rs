@@ -1,5 +1,6 @@
 //! What the engine wants of a device: memory, copies, launches, capture.
 
+use super::convolution::Shape;
 use super::launch::Launch;
 use crate::exec::fault::ExecFault;
 
@@ -77,6 +78,16 @@ pub trait Device: Send {
 
     /// Whether kernels that use tensor cores run here.
     fn has_tensor_cores(&self) -> bool;
+
+    /// Whether there is a library that makes convolutions.
+    fn has_convolutions(&self) -> bool;
+
+    /// Settles how the library makes a convolution; false where it has no algorithm that gives the same bits each time and keeps to
+    /// the workspace. Such a one must not be launched.
+    ///
+    /// # Errors
+    /// The library's own, other than that.
+    fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault>;
 
     /// The name of the platform node of locks that results of this device are in: `cuda-sm90`.
     fn platform(&self) -> String;

@@ -5,12 +5,17 @@
 //! is dropped. So nothing waits but reads, and a recorded graph stays valid. A second stream brings the next batch, and only copies. What the driver says comes out as a fault, never as a panic.
 
 mod aside;
+mod convolution;
+#[cfg(test)]
+mod convolution_tests;
+mod cudnn;
 mod images;
 mod product;
 mod staging;
 #[cfg(test)]
 mod tests;
 
+use super::convolution::Shape;
 use super::device::Device;
 use super::launch::Launch;
 use crate::diag::codes;
@@ -18,6 +23,7 @@ use crate::diag::number::bytes as in_units;
 use crate::exec::fault::ExecFault;
 use aside::Aside;
 use candle_core::CudaDevice;
+use convolution::Convolutions;
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, DriverError, result, sys};
 use images::Kernels;
 use product::Products;
@@ -38,6 +44,7 @@ pub struct Driver {
     /// Candle's device; not dropped when the driver failed, since dropping what it holds would panic then.
     candle: ManuallyDrop<CudaDevice>,
     products: ManuallyDrop<Products>,
+    convolutions: ManuallyDrop<Convolutions>,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     kernels: Kernels,
@@ -120,9 +127,11 @@ impl Driver {
         let kernels = Kernels::load(capability, &name)?;
         let (staging, aside) = (Staging::new()?, Aside::new()?);
         let (workspace, products) = Products::new(candle.cublas_handle(), stream.cu_stream())?;
+        let convolutions = Convolutions::new(stream.cu_stream());
         Ok(Self {
             candle: ManuallyDrop::new(candle),
             products: ManuallyDrop::new(products),
+            convolutions: ManuallyDrop::new(convolutions),
             context,
             stream,
             kernels,
@@ -161,6 +170,7 @@ impl Driver {
             }
             Launch::Product(product) => self.products.enqueue(product),
             Launch::BiasedProduct(product, bias) => self.products.enqueue_with_bias(product, *bias),
+            Launch::Convolution(convolution) => self.convolutions.enqueue(convolution),
             Launch::Clear { address, bytes } => {
                 // SAFETY: the range is of an allocation of this device, which lives as long as it.
                 unsafe { result::memset_d8_async(*address, 0, *bytes, stream) }
@@ -248,9 +258,16 @@ impl Device for Driver {
     fn capture(&mut self, launches: &[Launch]) -> Result<Option<usize>, ExecFault> {
         self.bind()?;
         // Functions are loaded when they are first looked up, and loading may wait for the device: not while recording.
+        // Asking the library how it makes convolutions may do anything, too.
         for launch in launches {
-            if let Launch::Kernel { name, .. } = launch {
-                self.kernels.function(name)?;
+            match launch {
+                Launch::Kernel { name, .. } => {
+                    self.kernels.function(name)?;
+                }
+                Launch::Convolution(convolution) => {
+                    self.convolutions.prepare(&convolution.shape)?;
+                }
+                _ => {}
             }
         }
         // Relaxed: cuBLAS loads its kernels at their first use, which the other modes forbid.
@@ -287,6 +304,15 @@ impl Device for Driver {
         self.capability.0 >= 8
     }
 
+    fn has_convolutions(&self) -> bool {
+        self.convolutions.are_there()
+    }
+
+    fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault> {
+        self.bind()?;
+        self.convolutions.prepare(shape)
+    }
+
     fn platform(&self) -> String {
         let (major, minor) = self.capability;
         // Code that the driver compiled may change with the driver, so its results are another platform's.
@@ -308,8 +334,9 @@ impl Drop for Driver {
             // is about to end, and the driver frees everything then.
             return;
         }
-        // SAFETY: neither is used again, and the handle goes before the workspace.
+        // SAFETY: none is used again, and the handles go before the workspace and the context.
         unsafe {
+            ManuallyDrop::drop(&mut self.convolutions);
             ManuallyDrop::drop(&mut self.products);
             ManuallyDrop::drop(&mut self.candle);
         }

@@ -4,6 +4,7 @@
 //! batches, for a shorter last batch and for evaluation. Each program's micro-batch and update are captured where the device can.
 
 use super::blueprint::{Bases, Blueprint, Cell, Footprint, LOSSES, Placed, REPORT, Section};
+use super::convolution::Convolutions;
 use super::device::Device;
 use super::dispatch::Arithmetic;
 use super::launch::{Launch, Tensor};
@@ -59,7 +60,7 @@ impl Engine {
         threads: Threads,
         isa: Isa,
     ) -> Result<Self, ExecFault> {
-        let blueprint = Blueprint::new(&steps, seed, arithmetic, device.has_tensor_cores())?;
+        let blueprint = plan(&steps, seed, &mut *device, arithmetic)?;
         let room = blueprint.footprint();
         let bases = Bases {
             persistent: device.allocate(room.persistent)?,
@@ -410,6 +411,28 @@ impl Backend for Engine {
     fn first_non_finite_gradient(&self) -> Option<String> {
         self.culprit.clone()
     }
+}
+
+/// Plans the step graphs for a device. What its library refuses to convolve is planned again without it.
+fn plan(
+    steps: &[StepGraph],
+    seed: u64,
+    device: &mut dyn Device,
+    arithmetic: Arithmetic,
+) -> Result<Blueprint, ExecFault> {
+    let tensor_cores = device.has_tensor_cores();
+    let convolutions = Convolutions::new(device.has_convolutions());
+    let blueprint = Blueprint::new(steps, seed, arithmetic, tensor_cores, convolutions)?;
+    let mut refused = Vec::new();
+    for shape in &blueprint.library {
+        if !device.prepares(shape)? {
+            refused.push(*shape);
+        }
+    }
+    if refused.is_empty() {
+        return Ok(blueprint);
+    }
+    Blueprint::new(steps, seed, arithmetic, tensor_cores, Convolutions::without(refused))
 }
 
 fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {

@@ -4,6 +4,7 @@
 //! **Invariant: a group gives the bits of its members run one by one.** A kernel of a chain rounds each inner result to the format
 //! that it would have been stored in, so a chain is faster and nothing else.
 
+mod batch_norm;
 mod rows;
 
 use super::memory::Planned;
@@ -20,6 +21,12 @@ pub enum Kind {
     Updates,
     /// Commits of running statistics.
     Commits,
+    /// A batch normalisation, the addition of a residual if there is one, ReLU if there is one.
+    NormForward,
+    /// The sum of two gradients if there is one, the gradient of ReLU, that of a batch normalisation. What ReLU's leaves is a result.
+    NormBackward,
+    /// The gradient of a ReLU of normalised values, and of the normalisation; beside them stand β and what was normalised.
+    RectifiedNormBackward,
     /// A sum, the norm of it, a cast of that; without the first or the last.
     ResidualNorm,
     /// The gradient of a norm, a sum with it, a cast of that; without the second or the last.
@@ -37,6 +44,8 @@ pub struct Group {
     pub kind: Kind,
     /// The instructions. Results that only members read may have no memory.
     pub members: Vec<Instruction>,
+    /// What the kernel needs beside their operands: persistent values, and others of which it only asks how they are rounded.
+    pub beside: Vec<BufferId>,
 }
 
 /// A plan while groups are looked for: what each instruction reads and writes, by the buffers that own memory.
@@ -164,7 +173,14 @@ impl<'a> View<'a> {
 type Rule = fn(&View<'_>, usize) -> Option<(Kind, Vec<usize>)>;
 
 /// The chains that have kernels. An instruction belongs to the first that takes it.
-const RULES: &[Rule] = &[joined, rows::residual_norm, rows::norm_gradient, rows::slices];
+const RULES: &[Rule] = &[
+    joined,
+    batch_norm::forward,
+    batch_norm::backward,
+    rows::residual_norm,
+    rows::norm_gradient,
+    rows::slices,
+];
 
 /// Gradients of slices that are added up by the instruction at `time`, if those are all that it adds.
 fn joined(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
@@ -242,7 +258,8 @@ pub(super) fn fuse(planned: &mut Planned, nodes: &[Node], values: &[Value], kept
         .into_iter()
         .map(|(kind, times, place)| {
             let members = times.iter().map(|time| view.at(*time).clone()).collect();
-            (place, view.together(&times, place), Group { kind, members }, times)
+            let beside = batch_norm::beside(&view, kind, &times);
+            (place, view.together(&times, place), Group { kind, members, beside }, times)
         })
         .collect();
     apply(planned, groups);

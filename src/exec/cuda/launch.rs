@@ -3,6 +3,7 @@
 //! Addresses are known before the first launch, since memory is planned; so a step is a list that is made once, printed, counted
 //! and captured.
 
+use super::convolution::Convolution;
 use crate::graph::DType;
 
 /// Where an operand is and how its elements lie there. In kernels it is the struct `Tensor`.
@@ -161,6 +162,8 @@ pub enum Launch {
     Product(Product),
     /// A library product to which a bias, an element for each column in the result's format, is added before it is rounded.
     BiasedProduct(Product, Tensor),
+    /// A library convolution.
+    Convolution(Convolution),
     /// Sets bytes to zero.
     Clear {
         /// First byte.
@@ -180,7 +183,7 @@ pub enum Launch {
 }
 
 impl Launch {
-    /// As [`Launch::name`], with the sizes of products, whose time depends on them most.
+    /// As [`Launch::name`], with the sizes of products and convolutions, whose time depends on them most.
     pub fn described(&self) -> String {
         match self {
             Self::Product(product) | Self::BiasedProduct(product, _) => {
@@ -189,6 +192,7 @@ impl Launch {
                 let (from, to) = (a.tensor.format, y.tensor.format);
                 format!("{} {batch}{rows}×{columns}×{depth} {from} to {to}", self.name())
             }
+            Self::Convolution(convolution) => format!("{} {}", self.name(), convolution.shape),
             _ => self.name().to_owned(),
         }
     }
@@ -199,6 +203,7 @@ impl Launch {
             Self::Kernel { name, .. } => name,
             Self::Product(_) => "library product",
             Self::BiasedProduct(..) => "library product with bias",
+            Self::Convolution(convolution) => convolution.shape.name(),
             Self::Clear { .. } => "clear",
             Self::Copy { .. } => "copy",
         }
@@ -302,6 +307,12 @@ impl Launches {
         if product.rows * product.columns * product.batch > 0 {
             self.list.push(Launch::BiasedProduct(product, bias));
         }
+    }
+
+    /// A library convolution, none of whose sizes is 0.
+    pub fn convolution(&mut self, convolution: Convolution) {
+        debug_assert!(!convolution.shape.elements().contains(&0), "{}", convolution.shape);
+        self.list.push(Launch::Convolution(convolution));
     }
 
     /// Sets bytes to zero.

@@ -178,6 +178,12 @@ fn permute(x: Tensor, y: Tensor, axes: Vec<Axis>, launches: &mut Launches) {
 pub fn relayout(to_last: bool, from: &Operand<'_>, to: &Operand<'_>, launches: &mut Launches) -> bool {
     let [images, channels, height, width] = *from.shape() else { return false };
     let pixels = height * width;
+    if to_last && (2..=4).contains(&channels) && pixels.is_multiple_of(8) {
+        let arguments = Arguments::new().tensor(from.tensor).tensor(to.tensor).int(channels as i32);
+        let arguments = arguments.size(pixels).size(images * pixels);
+        super::pointwise::eights(launches, "planes_to_pixels", images * pixels, arguments);
+        return true;
+    }
     let image = Axis { extent: images, strides: [channels * pixels; 2] };
     let axes = if to_last {
         let channel = Axis { extent: channels, strides: [pixels, 1] };

@@ -6,14 +6,14 @@ use crate::exec::cuda::launch::{Arguments, Matrix, Product, Tensor};
 use crate::exec::cuda::tests::arithmetic::FUNCTIONS;
 use crate::graph::DType;
 
-fn floats(device: &mut Driver, address: u64, count: usize) -> Vec<f32> {
+pub(super) fn floats(device: &mut Driver, address: u64, count: usize) -> Vec<f32> {
     let mut bytes = vec![0; count * 4];
     device.download(address, &mut bytes).expect("a download");
     bytes.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }
 
 /// Memory with these values in a format.
-fn placed(device: &mut Driver, values: &[f32], format: DType) -> Tensor {
+pub(super) fn placed(device: &mut Driver, values: &[f32], format: DType) -> Tensor {
     let bytes: Vec<u8> = match format {
         DType::F16 => values.iter().flat_map(|value| f32_to_f16(*value).to_le_bytes()).collect(),
         DType::Bf16 => values.iter().flat_map(|value| f32_to_bf16(*value).to_le_bytes()).collect(),

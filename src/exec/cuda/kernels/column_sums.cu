@@ -5,7 +5,7 @@
 #include "columns.cuh"
 #include "wide.cuh"
 
-namespace {
+namespace column_sums_parts {
 
 constexpr int STRIP = 64, STAGE = 8192;
 
@@ -118,7 +118,9 @@ __device__ inline float total_of(const float* partials, const Part& part, Room& 
     return total;
 }
 
-}  // namespace
+}  // namespace column_sums_parts
+
+using namespace column_sums_parts;
 
 // out[column] = the sum over the rows of x, which lie `pitch` elements apart. Blocks along x are strips, along y blocks of rows.
 KERNEL(column_sums, Tensor x, i64 pitch, i64 rows, i64 columns, float* partials, int* arrived, Tensor out) {

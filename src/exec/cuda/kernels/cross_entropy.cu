@@ -7,7 +7,7 @@
 #include "reduce.cuh"
 #include "wide.cuh"
 
-namespace {
+namespace cross_entropy_parts {
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, EIGHTS = 4;
 
@@ -97,7 +97,9 @@ __device__ inline void row_loss(Tensor logits, Tensor labels, Tensor lse, float*
     losses[row] = loss;
 }
 
-}  // namespace
+}  // namespace cross_entropy_parts
+
+using namespace cross_entropy_parts;
 
 KERNEL(near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
        float spread, int smoothed, int ignored) {
@@ -106,7 +108,7 @@ KERNEL(near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* loss
     });
 }
 
-namespace {
+namespace cross_entropy_parts {
 
 // Columns first .. of a row, up to 8192 of them; those after the last class are +0, since products read them. dx may be where the
 // logits are: a thread reads what it writes.
@@ -143,7 +145,9 @@ __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, 
     }
 }
 
-}  // namespace
+}  // namespace cross_entropy_parts
+
+using namespace cross_entropy_parts;
 
 // Blocks along x are rows, along y their parts of 8192 columns.
 KERNEL(near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,

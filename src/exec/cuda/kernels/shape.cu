@@ -104,6 +104,33 @@ KERNEL(transpose_tiles, Tensor x, Tensor y, i64 slow, i64 fast, i64 x_stride, i6
     }
 }
 
+// Images of 2, 3 or 4 planes, the planes' pixels in eights: pixels with their channels side by side. A thread has eight pixels.
+template <int CHANNELS>
+static __device__ inline void interleave(Tensor x, Tensor y, i64 pixels, i64 n) {
+    const i64 first = thread_number() * 8;
+    if (first >= n) return;
+    const Division at = divide(first, pixels);
+    float planes[CHANNELS][8];
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) load_eight(x, (at.quotient * CHANNELS + c) * pixels + at.remainder, planes[c]);
+#pragma unroll
+    for (int part = 0; part < CHANNELS; part++) {
+        float values[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) values[k] = planes[(part * 8 + k) % CHANNELS][(part * 8 + k) / CHANNELS];
+        store_eight(y, first * CHANNELS + part * 8, values);
+    }
+}
+
+// n counts the pixels of all images.
+KERNEL(planes_to_pixels, Tensor x, Tensor y, int channels, i64 pixels, i64 n) {
+    switch (channels) {
+        case 2: interleave<2>(x, y, pixels, n); break;
+        case 3: interleave<3>(x, y, pixels, n); break;
+        default: interleave<4>(x, y, pixels, n); break;
+    }
+}
+
 // A piece of each row of a result: elements start … start + width of it.
 struct Part {
     u64 address;

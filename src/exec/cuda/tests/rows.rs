@@ -153,7 +153,12 @@ fn group_norm_with_and_without_parameters() {
 
 #[test]
 fn batch_norm_of_images_and_features() {
-    let sizes: [(&[usize], Layout); 7] = [
+    let sizes: [(&[usize], Layout); 12] = [
+        (&[2, 8, 3, 7], Layout::ChannelsLast),
+        (&[3, 24, 10, 9], Layout::ChannelsLast),
+        (&[1, 264, 2, 1], Layout::ChannelsLast),
+        (&[2, 64, 20, 20], Layout::ChannelsLast),
+        (&[300, 16], Layout::RowMajor),
         (&[2, 5, 3, 7], Layout::ChannelsLast),
         (&[3, 6, 10, 9], Layout::ChannelsLast),
         (&[1, 259, 2, 1], Layout::ChannelsLast),
@@ -325,7 +330,7 @@ fn pools_forward_and_backward() {
         ([1, 1], [2, 2], [0, 0]),
     ];
     for (kernel, stride, padding) in windows {
-        for [images, channels, rows, columns] in [[2, 5, 7, 9], [1, 1, 5, 5], [1, 90, 3, 5]] {
+        for [images, channels, rows, columns] in [[2, 5, 7, 9], [1, 1, 5, 5], [1, 90, 3, 5], [2, 24, 6, 5]] {
             let op = crate::exec::reference::pool::Pool {
                 images,
                 input: [rows, columns],

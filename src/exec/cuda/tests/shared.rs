@@ -1,5 +1,6 @@
 //! The real device, opened once for all tests of the process.
 
+use super::super::convolution::Shape;
 use super::super::device::Device;
 use super::super::driver::Driver;
 use super::super::launch::Launch;
@@ -77,6 +78,14 @@ impl Device for Shared {
 
     fn has_tensor_cores(&self) -> bool {
         self.0.has_tensor_cores()
+    }
+
+    fn has_convolutions(&self) -> bool {
+        self.0.has_convolutions()
+    }
+
+    fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault> {
+        self.0.prepares(shape)
     }
 
     fn platform(&self) -> String {
