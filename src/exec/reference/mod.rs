@@ -21,6 +21,9 @@ pub mod rms_norm;
 pub mod rotary;
 pub mod rows;
 pub mod scaler;
+mod run;
 pub mod softmax;
 pub mod update;
 pub mod upsample;
+
+pub(in crate::exec) use run::run;
