@@ -50,9 +50,12 @@ impl Again {
         let (root, temporary) = match asked_store.map(Utf8Path::to_owned).or_else(|| store_of(&record_path)) {
             Some(root) => (root, None),
             None => {
-                let failed = |why: String| Failure::new(Exit::Machine, format!("no temporary folder could be made: {why}"));
+                let failed = |why: String| {
+                    Failure::new(Exit::Machine, format!("no temporary folder could be made: {why}"))
+                };
                 let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-                let root = Utf8Path::from_path(folder.path()).ok_or_else(|| failed("its name is not UTF-8".to_owned()))?;
+                let root = Utf8Path::from_path(folder.path())
+                    .ok_or_else(|| failed("its name is not UTF-8".to_owned()))?;
                 (root.join("store"), Some(folder))
             }
         };
@@ -62,7 +65,10 @@ impl Again {
         let ready = pipeline::ready(&manifest, &places, &store, ui)?;
         if ready.fresh.header.id != record.started.run_id {
             verify::changed(path, &manifest, ui);
-            let message = format!("`{manifest}` gives run id {}, and the record is of {}", ready.fresh.header.id, record.started.run_id);
+            let message = format!(
+                "`{manifest}` gives run id {}, and the record is of {}",
+                ready.fresh.header.id, record.started.run_id
+            );
             return Err(Failure::new(Exit::Inconclusive, message).code(crate::verify::INCONCLUSIVE));
         }
         let environment = Environment::probe();
@@ -120,6 +126,7 @@ fn store_of(record: &Utf8Path) -> Option<Utf8PathBuf> {
     let (run, name) = (absolute.parent()?, absolute.file_name()?);
     let runs = run.parent()?.parent()?;
     let root = runs.parent()?;
-    let is_store = name == RECORD && runs.file_name() == Some("runs") && Disk.read(&root.join("version")).is_ok();
+    let is_store =
+        name == RECORD && runs.file_name() == Some("runs") && Disk.read(&root.join("version")).is_ok();
     is_store.then(|| root.to_owned())
 }

@@ -23,7 +23,6 @@ use crate::record::{Ending as RecordEnding, Event, Record};
 use crate::report::bisection;
 use crate::report::bisection::{Bisection, Side};
 use crate::store;
-use crate::world::{Disk, World as _};
 use serde_json::json;
 
 /// Runs the command.
@@ -38,7 +37,8 @@ pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
             Some(runs::read_record(&record)?.warn(ui))
         }
     };
-    let again = Again::new(&arguments.old, arguments.store.as_deref(), &arguments.machine, Some(Kind::Cpu), ui)?;
+    let again =
+        Again::new(&arguments.old, arguments.store.as_deref(), &arguments.machine, Some(Kind::Cpu), ui)?;
     let search = Search { again: &again, new: new.as_ref(), against, machine: &arguments.machine, ui };
     let bisection = search.run(arguments.step)?;
     if ui.json {
@@ -64,11 +64,9 @@ fn kernels(name: &str) -> Result<Kernels, Failure> {
     }
     let machine = Machine { device: None, threads: Some(1), isa: Some(name.to_owned()) };
     pipeline::require_isa(&machine)?;
-    Isa::available()
-        .into_iter()
-        .find(|isa| isa.to_string() == name)
-        .map(Kernels::Isa)
-        .ok_or_else(|| Failure::new(Exit::Usage, format!("found `{name}`, expected `reference` or an instruction set")))
+    Isa::available().into_iter().find(|isa| isa.to_string() == name).map(Kernels::Isa).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("found `{name}`, expected `reference` or an instruction set"))
+    })
 }
 
 /// What is searched with.
@@ -92,10 +90,15 @@ impl Search<'_> {
         let mut answer = Bisection::of(self.again.record.started.run_id);
         let [left, right] = self.sides();
         let place = match (asked, self.new) {
-            (Some(step), _) if (1..=self.again.record.last_step()).contains(&step) => Place { step, evaluation: false },
+            (Some(step), _) if (1..=self.again.record.last_step()).contains(&step) => {
+                Place { step, evaluation: false }
+            }
             (Some(step), _) => {
                 let last = self.again.record.last_step();
-                return Err(Failure::new(Exit::Usage, format!("found step {step}, the record has 1 to {last}")));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("found step {step}, the record has 1 to {last}"),
+                ));
             }
             (None, Some(new)) => match self.recorded_difference(new, &mut answer)? {
                 Some(place) => place,
@@ -117,7 +120,8 @@ impl Search<'_> {
         let own = isa_of(Some(&self.again.record), self.machine.isa.as_ref());
         let other = self.against.unwrap_or_else(|| Kernels::Isa(isa_of(self.new, None)));
         // Nothing is found out by comparing kernels with themselves.
-        let other = if other == Kernels::Isa(own) && self.against.is_none() { Kernels::Reference } else { other };
+        let other =
+            if other == Kernels::Isa(own) && self.against.is_none() { Kernels::Reference } else { other };
         [Kernels::Isa(own), other]
     }
 
@@ -125,8 +129,11 @@ impl Search<'_> {
     fn recorded_difference(&self, new: &Record, answer: &mut Bisection) -> Result<Option<Place>, Failure> {
         let old = &self.again.record;
         if old.started.run_id != new.started.run_id {
-            return Err(Failure::new(Exit::Usage, "the two records are of two run ids, which may differ anywhere")
-                .help("`amp diff` says what changed between them; `amp bisect` is for runs of one lock"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "the two records are of two run ids, which may differ anywhere",
+            )
+            .help("`amp diff` says what changed between them; `amp bisect` is for runs of one lock"));
         }
         let diff = diff_records(old, new);
         if let Some(first) = diff.first {
@@ -135,7 +142,8 @@ impl Search<'_> {
         }
         let whole = |record: &Record| matches!(record.ending(), RecordEnding::Finished(_));
         if !(whole(old) && whole(new)) {
-            answer.reason = Some("all that both records have is equal, and one of them has no end".to_owned());
+            answer.reason =
+                Some("all that both records have is equal, and one of them has no end".to_owned());
         }
         Ok(None)
     }
@@ -189,11 +197,17 @@ impl Search<'_> {
     }
 
     /// Brings an engine to the state before the place, from the nearest state that is here.
-    fn approach(&self, place: Place, left: Kernels, answer: &mut Bisection) -> Result<Option<Vec<u8>>, Failure> {
+    fn approach(
+        &self,
+        place: Place,
+        left: Kernels,
+        answer: &mut Bisection,
+    ) -> Result<Option<Vec<u8>>, Failure> {
         let before = if place.evaluation { place.step } else { place.step - 1 };
         let mut opened = self.again.open(&self.machine_of(left))?;
         let engine = &mut *opened.backend;
-        let states = self.again.record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before);
+        let states =
+            self.again.record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before);
         let is_whole = |file: &str, digest| store::check_file(&self.again.folder.join(file), digest).is_ok();
         let nearest = states.filter(|state| is_whole(&state.file, state.digest)).last();
         let from = nearest.map_or(0, |state| state.step);
@@ -231,7 +245,13 @@ impl Search<'_> {
     }
 
     /// Runs the step, or its evaluations, op by op on both sides.
-    fn look(&self, place: Place, left: Kernels, right: Kernels, answer: &mut Bisection) -> Result<(), Failure> {
+    fn look(
+        &self,
+        place: Place,
+        left: Kernels,
+        right: Kernels,
+        answer: &mut Bisection,
+    ) -> Result<(), Failure> {
         let Some(state) = self.approach(place, left, answer)? else { return Ok(()) };
         let run_id = self.again.record.started.run_id;
         let mut found: Option<OpDifference> = None;
@@ -269,7 +289,9 @@ impl Search<'_> {
             (true, false) if self.new.is_some() => {
                 "this machine gives the step of the first record, so the second one was made by what is not here"
             }
-            (false, true) => "this machine gives the step of the second record, so the first one was made by what is not here",
+            (false, true) => {
+                "this machine gives the step of the second record, so the first one was made by what is not here"
+            }
             (false, false) => "this machine gives the step of neither record",
             _ => "this machine gives the step that is recorded",
         };

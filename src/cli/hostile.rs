@@ -12,7 +12,7 @@ use crate::exec::clock::Stopwatch;
 use crate::record::Record;
 use crate::report::variations::{self, Outcome, Report, Variation as Reported};
 use crate::store::write_file;
-use crate::verify::{Against, Answer, Recorded, Verdict, compare};
+use crate::verify::{Answer, Recorded, compare};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
@@ -33,9 +33,11 @@ const MOST_COPIED: u64 = 1 << 28;
 
 /// Runs the command.
 pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) -> Result<Exit, Failure> {
-    let failed = |why: String| Failure::new(Exit::Machine, format!("no temporary folder could be made: {why}"));
+    let failed =
+        |why: String| Failure::new(Exit::Machine, format!("no temporary folder could be made: {why}"));
     let temporary = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-    let folder = Utf8Path::from_path(temporary.path()).ok_or_else(|| failed("its name is not UTF-8".to_owned()))?;
+    let folder =
+        Utf8Path::from_path(temporary.path()).ok_or_else(|| failed("its name is not UTF-8".to_owned()))?;
     let repeater = Repeater {
         manifest: pipeline::absolute(&target.manifest)?,
         lock: target.lock.as_deref().map(pipeline::absolute).transpose()?,
@@ -55,7 +57,10 @@ pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) 
         let watch = Stopwatch::start();
         let outcome = repeater.outcome(&variation, &expected);
         if stop.load(Ordering::Relaxed) {
-            return Err(Failure::new(Exit::Interrupted, "interrupted; the repeated run was stopped and nothing is left"));
+            return Err(Failure::new(
+                Exit::Interrupted,
+                "interrupted; the repeated run was stopped and nothing is left",
+            ));
         }
         report.variations.push(Reported {
             name: variation.name.to_owned(),
@@ -74,12 +79,11 @@ pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) 
 }
 
 fn exit(report: &Report) -> Exit {
-    let recorded = report.recorded.as_ref().map(|verdict| verdict.exit_code(Against::Recorded));
-    match (report.answer(), recorded) {
-        (Answer::Differs, _) if report.varied_differs() => Exit::NotDeterministic,
-        (Answer::Differs, _) => Exit::No,
-        (Answer::Same, _) => Exit::Done,
-        (Answer::Inconclusive, _) => Exit::Inconclusive,
+    match report.answer() {
+        Answer::Differs if report.varied_differs() => Exit::NotDeterministic,
+        Answer::Differs => Exit::No,
+        Answer::Same => Exit::Done,
+        Answer::Inconclusive => Exit::Inconclusive,
     }
 }
 
@@ -112,7 +116,13 @@ impl Repeater<'_> {
     fn outcome(&self, variation: &Variation, expected: &Recorded) -> Outcome {
         let result = if variation.copied {
             self.copy(variation.name).and_then(|manifest| {
-                let moved = Repeater { manifest, lock: None, folder: self.folder.clone(), stop: Arc::clone(&self.stop), ui: self.ui };
+                let moved = Repeater {
+                    manifest,
+                    lock: None,
+                    folder: self.folder.clone(),
+                    stop: Arc::clone(&self.stop),
+                    ui: self.ui,
+                };
                 moved.repeat(variation.name, &variation.around, &variation.machine)
             })
         } else {
@@ -121,7 +131,7 @@ impl Repeater<'_> {
         match result {
             Err(failure) => Outcome::Skipped(failure.text()),
             Ok(actual) => {
-                let verdict: Verdict = compare(expected, &actual);
+                let verdict = compare(expected, &actual);
                 match verdict.answer {
                     Answer::Same => Outcome::Same(verdict.compared),
                     Answer::Differs => Outcome::Differs(Box::new(verdict)),
@@ -145,7 +155,10 @@ impl Repeater<'_> {
             let bytes = Disk.read(&path).map_err(failed)?;
             copied += bytes.len() as u64;
             if copied > MOST_COPIED {
-                return Err(Failure::new(Exit::Machine, "the folder of the manifest is too large to be copied"));
+                return Err(Failure::new(
+                    Exit::Machine,
+                    "the folder of the manifest is too large to be copied",
+                ));
             }
             let relative = path.strip_prefix(source).unwrap_or(&file).to_owned();
             write_file(&target.join(relative), &bytes)?;
@@ -173,13 +186,25 @@ fn variations(machine: &Machine, folder: &Utf8Path) -> Vec<Variation> {
     };
     let elsewhere = Around { folder: Some(folder.to_owned()), ..Around::default() };
     let mut all = vec![
-        plain("locale", "LC_ALL=tr_TR.UTF-8, LANG=de_DE.UTF-8", with(&[("LC_ALL", "tr_TR.UTF-8"), ("LANG", "de_DE.UTF-8")])),
+        plain(
+            "locale",
+            "LC_ALL=tr_TR.UTF-8, LANG=de_DE.UTF-8",
+            with(&[("LC_ALL", "tr_TR.UTF-8"), ("LANG", "de_DE.UTF-8")]),
+        ),
         plain("time zone", "TZ=Pacific/Kiritimati", with(&[("TZ", "Pacific/Kiritimati")])),
         plain("umask", "umask 077", through(&["sh", "-c", "umask 077; exec \"$0\" \"$@\""])),
-        plain("home", "HOME=/nonexistent", with(&[("HOME", "/nonexistent"), ("XDG_CONFIG_HOME", "/nonexistent"), ("USER", "nobody")])),
+        plain(
+            "home",
+            "HOME=/nonexistent",
+            with(&[("HOME", "/nonexistent"), ("XDG_CONFIG_HOME", "/nonexistent"), ("USER", "nobody")]),
+        ),
         plain("working folder", "another working folder", elsewhere),
         plain("environment", "noise, and variables of other libraries", noise()),
-        plain("memory poison", "MALLOC_PERTURB_=165, one arena", with(&[("MALLOC_PERTURB_", "165"), ("MALLOC_ARENA_MAX", "1")])),
+        plain(
+            "memory poison",
+            "MALLOC_PERTURB_=165, one arena",
+            with(&[("MALLOC_PERTURB_", "165"), ("MALLOC_ARENA_MAX", "1")]),
+        ),
         plain("addresses", "no random layout of addresses", through(&["setarch", "-R"])),
         plain("processors", "one processor of this machine", through(&["taskset", "-c", "0"])),
     ];
@@ -187,7 +212,9 @@ fn variations(machine: &Machine, folder: &Utf8Path) -> Vec<Variation> {
     copied.copied = true;
     all.push(copied);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    for (name, count) in [("one thread", 1), ("two threads", 2), ("three threads", 3), ("many threads", 2 * cores + 3)] {
+    for (name, count) in
+        [("one thread", 1), ("two threads", 2), ("three threads", 3), ("many threads", 2 * cores + 3)]
+    {
         let threads = u16::try_from(count).ok();
         let machine = Machine { threads, ..machine.clone() };
         let what = format!("--threads {count}");
@@ -201,7 +228,13 @@ fn variations(machine: &Machine, folder: &Utf8Path) -> Vec<Variation> {
             _ => "NEON kernels",
         };
         let machine = Machine { isa: Some(isa.to_string()), ..machine.clone() };
-        all.push(Variation { name, what: format!("--isa {isa}"), around: Around::default(), machine, copied: false });
+        all.push(Variation {
+            name,
+            what: format!("--isa {isa}"),
+            around: Around::default(),
+            machine,
+            copied: false,
+        });
     }
     all
 }

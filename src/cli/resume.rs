@@ -4,7 +4,7 @@
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::runs::{self, rule_of};
+use super::runs::rule_of;
 use super::ui::Ui;
 use super::watcher::{Lines, Written};
 use crate::diag::{Diagnostic, SourceMap, codes};
@@ -54,9 +54,8 @@ pub struct Resumed {
 /// Finds the run of a lock that was asked for by its number or folder, or the latest one.
 pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found, Failure> {
     let runs = store.runs(&locked.header.id)?;
-    let has_begun = |folder: &&RunFolder| {
-        Disk.read(&folder.path.join(RECORD)).is_ok_and(|bytes| bytes.contains(&b'\n'))
-    };
+    let has_begun =
+        |folder: &&RunFolder| Disk.read(&folder.path.join(RECORD)).is_ok_and(|bytes| bytes.contains(&b'\n'));
     let folder = if asked.is_empty() {
         match runs.iter().rev().find(has_begun) {
             Some(folder) => folder.clone(),
@@ -75,11 +74,14 @@ pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found,
     let text = Disk.read(&path).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut sources = SourceMap::default();
     let file = sources.add(path.as_str(), String::from_utf8_lossy(&text).as_ref());
-    let resumable = record::resumable(file, &text, is_state)
-        .map_err(|fault| Failure::Faults { exit: Exit::Integrity, diagnostics: vec![*fault], sources })?;
+    let resumable = record::resumable(file, &text, is_state).map_err(|fault| Failure::Faults {
+        exit: Exit::Integrity,
+        diagnostics: vec![*fault],
+        sources,
+    })?;
     if let Some(damage) = &resumable.damage {
         let message = format!("`{path}` is damaged: {}; what follows is done again", damage.message);
-        runs_warning(ui, Diagnostic::warning(damage.code, message));
+        warn(ui, Diagnostic::warning(damage.code, message));
     }
     if let Some(finished) = resumable.record.finished().cloned() {
         return Ok(Found::Finished(folder, Box::new(resumable.record), finished));
@@ -87,8 +89,9 @@ pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found,
     let expected = lock::entries_digest(locked);
     if resumable.record.started.lock != expected {
         let copy = folder.path.join("manifest.lock");
-        return Err(cannot(format!("the run `{}` was begun under another lock", folder.path))
-            .help(format!("`amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`")));
+        return Err(cannot(format!("the run `{}` was begun under another lock", folder.path)).help(format!(
+            "`amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`"
+        )));
     }
     Ok(Found::Unfinished(Box::new(Unfinished { folder, held, text, resumable })))
 }
@@ -101,9 +104,10 @@ fn named(runs: &[RunFolder], asked: &str) -> Option<RunFolder> {
 
 fn unknown(runs: &[RunFolder], asked: &str, id: &Digest) -> Failure {
     let known: Vec<String> = runs.iter().map(|folder| folder.serial.to_string()).collect();
-    let help = match known.is_empty() {
-        true => "leave `--resume` out: it has none yet".to_owned(),
-        false => format!("its runs in this store are {}", known.join(", ")),
+    let help = if known.is_empty() {
+        "leave `--resume` out: it has none yet".to_owned()
+    } else {
+        format!("its runs in this store are {}", known.join(", "))
     };
     Failure::new(Exit::Usage, format!("the lock {id} has no run `{asked}`")).help(help)
 }
@@ -112,7 +116,7 @@ fn cannot(message: String) -> Failure {
     Failure::new(Exit::No, message).code(codes::RUN_RESUME)
 }
 
-fn runs_warning(ui: &Ui, warning: Diagnostic) {
+fn warn(ui: &Ui, warning: Diagnostic) {
     super::lockfile::warn(ui, &warning);
 }
 
@@ -130,9 +134,9 @@ impl Unfinished {
         let Resumable { record, points, .. } = resumable;
         if record.started.platform != platform {
             let began = &record.started.platform;
-            let message = format!("the run `{}` was begun on `{began}`, and this is `{platform}`", folder.path);
-            return Err(cannot(message)
-                .help("choose the device with `--device`, or run without `--resume`"));
+            let message =
+                format!("the run `{}` was begun on `{began}`, and this is `{platform}`", folder.path);
+            return Err(cannot(message).help("choose the device with `--device`, or run without `--resume`"));
         }
         let kept = rule_of(locked).map_or_else(Vec::new, |rule| kept_of(&record, &rule));
         let point = newest(&folder, points, &kept, engine, &record.started.run_id, ui)?;
@@ -140,15 +144,21 @@ impl Unfinished {
         let mut sources = SourceMap::default();
         let kept = &text[..point.kept];
         let file = sources.add(path.as_str(), String::from_utf8_lossy(kept).as_ref());
-        let (before, _) = record::read(file, kept)
-            .map_err(|fault| Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources })?;
+        let (before, _) = record::read(file, kept).map_err(|fault| Failure::Faults {
+            exit: Exit::Integrity,
+            diagnostics: vec![fault],
+            sources,
+        })?;
         // The checkpoint of an interruption is of another step than the one that this run will end with.
         folder.remove("model.safetensors")?;
         let appender = Appender::reopen(&path, point.kept as u64)?;
         let mut recorder = Recorder::go_on(Lines(appender), point.chain);
         recorder.record(&note(&point), &noted(&point, unhashed)).map_err(ExecFault::record)?;
         recorder.writer_mut().0.sync()?;
-        ui.status("Resuming", &format!("{} after step {} of {}", folder.path, point.step, record.started.steps));
+        ui.status(
+            "Resuming",
+            &format!("{} after step {} of {}", folder.path, point.step, record.started.steps),
+        );
         let run_id = record.started.run_id;
         Ok(Resumed { written: Written { folder, run_id, recorder, keeper }, held, before, step: point.step })
     }
@@ -188,7 +198,7 @@ fn newest(
         };
         let message = format!("the checkpoint after step {} is left out: {why}", point.step);
         let help = "the one before is taken, or the start where there is none";
-        runs_warning(ui, Diagnostic::warning(codes::RUN_CHECKPOINT, message).help(help));
+        warn(ui, Diagnostic::warning(codes::RUN_CHECKPOINT, message).help(help));
     }
     Err(cannot(format!("the record of `{}` has no begin", folder.path)).help("run without `--resume`"))
 }

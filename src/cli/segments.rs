@@ -32,7 +32,10 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let count = arguments.segments.unwrap_or(1) as usize;
     let chosen = choose(&all, count, arguments.seed);
     if chosen.len() < count {
-        ui.warning(&format!("there are {} segments to choose from, and {count} were asked for", chosen.len()));
+        ui.warning(&format!(
+            "there are {} segments to choose from, and {count} were asked for",
+            chosen.len()
+        ));
     }
     let repeated = repeat_all(&again, &chosen, &arguments.machine, &stop, ui)?;
     let proof = Proof { steps: again.record.last_step(), available: all.len(), repeated };
@@ -89,7 +92,12 @@ fn repeat_all(
     Ok(repeated)
 }
 
-fn repeat_one(again: &Again, segment: &Segment, machine: &Machine, stop: &AtomicBool) -> Result<Repeated, Failure> {
+fn repeat_one(
+    again: &Again,
+    segment: &Segment,
+    machine: &Machine,
+    stop: &AtomicBool,
+) -> Result<Repeated, Failure> {
     let mut opened = again.open(machine)?;
     let engine = &mut *opened.backend;
     if let Some(begin) = &segment.begin {
@@ -105,7 +113,9 @@ fn repeat_one(again: &Again, segment: &Segment, machine: &Machine, stop: &Atomic
     let ending = session::train_steps(plan, prepared, engine, &mut part, segment.from..segment.to);
     match ending {
         Ok(Ending::Finished) => {}
-        Ok(Ending::Interrupted(_)) => return Err(Failure::new(Exit::Interrupted, "interrupted; nothing is left")),
+        Ok(Ending::Interrupted(_)) => {
+            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing is left"));
+        }
         // The end that the lock decides: its step is in the record, and all before it is compared.
         Err(fault) if ends_by(&again.record, &fault, segment) => {}
         Err(fault) => return Err(fault.into()),
@@ -114,7 +124,9 @@ fn repeat_one(again: &Again, segment: &Segment, machine: &Machine, stop: &Atomic
         Some(expected) => Some(expected == state_digest(again, engine, &part, segment.to)?),
         None => {
             let finished = again.record.finished().filter(|finished| finished.steps == segment.to);
-            finished.map(|finished| engine.parameters_digest().map(|found| found == finished.parameters)).transpose()?
+            finished
+                .map(|finished| engine.parameters_digest().map(|found| found == finished.parameters))
+                .transpose()?
         }
     };
     let actual = Record {
@@ -133,7 +145,12 @@ fn ends_by(record: &Record, fault: &ExecFault, segment: &Segment) -> bool {
     recorded.is_some_and(|known| known.code == fault.code.to_string() && known.step == segment.to)
 }
 
-fn state_digest(again: &Again, engine: &mut dyn Backend, part: &Part<'_>, step: u64) -> Result<Digest, Failure> {
+fn state_digest(
+    again: &Again,
+    engine: &mut dyn Backend,
+    part: &Part<'_>,
+    step: u64,
+) -> Result<Digest, Failure> {
     let length = again.ready.length;
     let position = Position {
         run_id: again.record.started.run_id,

@@ -119,7 +119,7 @@ impl<'a> Watcher<'a> {
         self.written.recorder.into_writer().0.sync()
     }
 
-    /// Writes the state after `done` steps; the record does not name it yet. A state that is named already is not written again.
+    /// Writes the state after `done` steps; the record does not name it yet.
     ///
     /// # Errors
     /// The device's own; those of the disk.

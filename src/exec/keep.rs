@@ -54,7 +54,9 @@ impl Keeper {
 
     fn evaluation(&mut self, evaluation: &Evaluation) {
         let Some(metric) = self.rule.as_ref().and_then(|rule| rule.best.as_deref()) else { return };
-        let Some(value) = evaluation.metrics.get(metric).copied().filter(|value| !value.is_nan()) else { return };
+        let Some(value) = evaluation.metrics.get(metric).copied().filter(|value| !value.is_nan()) else {
+            return;
+        };
         if self.split.as_ref() != Some(&evaluation.split) {
             return;
         }
@@ -74,11 +76,6 @@ impl Keeper {
     /// The best evaluation so far: its step and the bits of the metric.
     pub fn best(&self) -> Option<(u64, u32)> {
         self.best.map(|(step, value)| (step, value.to_bits()))
-    }
-
-    /// The last state that was written.
-    pub fn last(&self) -> Option<u64> {
-        self.written.last().copied()
     }
 
     /// The steps whose states stay: the newest ones, and the best.
@@ -132,7 +129,6 @@ mod tests {
         }
         // Of the two equal ones the first is the best.
         assert_eq!((keeper.kept(), keeper.best()), (vec![20, 30, 40], Some((20, 0.75_f32.to_bits()))));
-        assert_eq!(keeper.last(), Some(40));
         keeper.event(&evaluated(50, "test", "accuracy", f32::NAN));
         keeper.event(&written(50));
         assert_eq!(keeper.kept(), [20, 40, 50]);
@@ -162,6 +158,8 @@ mod tests {
     #[test]
     fn names_of_states_are_told_from_the_last_checkpoint() {
         assert_eq!(file_name(40), "checkpoints/00000040.safetensors");
-        assert!(is_state(&file_name(7)) && !is_state("model.safetensors") && !is_state("checkpoints.safetensors"));
+        assert!(
+            is_state(&file_name(7)) && !is_state("model.safetensors") && !is_state("checkpoints.safetensors")
+        );
     }
 }

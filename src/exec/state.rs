@@ -107,8 +107,10 @@ pub fn position(bytes: &[u8]) -> Option<Position> {
 /// # Errors
 /// Code 0712 for a file that is damaged, or the state of another run; the device's own.
 pub fn restore(engine: &mut dyn Backend, bytes: &[u8], run_id: &Digest) -> Result<Position, ExecFault> {
-    let file = SafeTensors::deserialize(bytes).map_err(|error| unusable(format!("it is damaged: {error}")))?;
-    let position = position(bytes).ok_or_else(|| unusable("it does not say where its run stood".to_owned()))?;
+    let file =
+        SafeTensors::deserialize(bytes).map_err(|error| unusable(format!("it is damaged: {error}")))?;
+    let position =
+        position(bytes).ok_or_else(|| unusable("it does not say where its run stood".to_owned()))?;
     if position.run_id != *run_id {
         return Err(unusable(format!("it belongs to run id {}, expected {run_id}", position.run_id)));
     }

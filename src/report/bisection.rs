@@ -104,7 +104,10 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
             line(format!("step {} is the first that differs", count(step)), Meaning::Heading);
         }
         (Some(step), Some(event)) => {
-            line(format!("the {event} after step {} is the first that differs", count(step)), Meaning::Heading);
+            line(
+                format!("the {event} after step {} is the first that differs", count(step)),
+                Meaning::Heading,
+            );
         }
         _ if bisection.reason.is_none() => line("same: nothing differs".to_owned(), Meaning::Good),
         _ => {}
@@ -118,7 +121,10 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
         let layer = if op.layer.is_empty() { String::new() } else { format!(" of layer `{}`", op.layer) };
         let place = format!("in the {}, call {}", op.pass, count(op.place as u64));
         line(format!("the first op whose bits differ: {}{layer} ({place})", op.kind), Meaning::Bad);
-        line(format!("  result `{}` {}, element {}", op.result, index(&op.shape), element(&op.first)), Meaning::Plain);
+        line(
+            format!("  result `{}` {}, element {}", op.result, index(&op.shape), element(&op.first)),
+            Meaning::Plain,
+        );
         let elements: usize = op.shape.iter().product();
         let many = format!("{} of {} elements differ", count(op.differing as u64), count(elements as u64));
         if op.differing > 1 {
@@ -131,7 +137,10 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
     for side in bisection.sides.iter().filter(|side| !side.gives.is_empty()) {
         let names: Vec<&str> =
             side.gives.iter().map(|name| if name == "old" { "first" } else { "second" }).collect();
-        line(format!("  {} gives what the {} record has", side.kernels, names.join(" and the ")), Meaning::Faint);
+        line(
+            format!("  {} gives what the {} record has", side.kernels, names.join(" and the ")),
+            Meaning::Faint,
+        );
     }
     if let Some(reason) = &bisection.reason {
         line(format!("inconclusive [{BISECT}]: {reason}"), Meaning::Notice);

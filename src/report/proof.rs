@@ -32,13 +32,13 @@ pub fn text(proof: &Proof, color: bool) -> String {
     let (repeated, available) = (proof.repeated.len(), proof.available);
     let share = format!("{proved} of {} steps ({:.1} %)", count(proof.steps), 100.0 * proof.fraction());
     let (sentence, meaning) = match answered {
-        Answer::Same => (
-            format!("same: {repeated} of {available} segments repeated, {share} proved"),
-            Meaning::Good,
-        ),
+        Answer::Same => {
+            (format!("same: {repeated} of {available} segments repeated, {share} proved"), Meaning::Good)
+        }
         Answer::Differs => {
             let different = proof.repeated.iter().filter(|repeated| repeated.differs()).count();
-            let sentence = format!("differs from what was recorded: {different} of {repeated} segments; {share} proved");
+            let sentence =
+                format!("differs from what was recorded: {different} of {repeated} segments; {share} proved");
             (sentence, Meaning::Bad)
         }
         Answer::Inconclusive if proof.repeated.is_empty() => {
@@ -60,14 +60,20 @@ pub fn text(proof: &Proof, color: bool) -> String {
 
 fn row(repeated: &Repeated) -> Vec<super::table::Cell> {
     let segment = &repeated.segment;
-    let (verdict, meaning) = (&repeated.verdict, match answer(repeated) {
-        Answer::Same => Meaning::Good,
-        Answer::Differs => Meaning::Bad,
-        Answer::Inconclusive => Meaning::Notice,
-    });
+    let (verdict, meaning) = (
+        &repeated.verdict,
+        match answer(repeated) {
+            Answer::Same => Meaning::Good,
+            Answer::Differs => Meaning::Bad,
+            Answer::Inconclusive => Meaning::Notice,
+        },
+    );
     let first = match (verdict.first_step, verdict.differences.first()) {
         (Some(step), Some(difference)) => {
-            format!("first at step {step}: {}, expected {}, got {}", difference.what, difference.expected, difference.actual)
+            format!(
+                "first at step {step}: {}, expected {}, got {}",
+                difference.what, difference.expected, difference.actual
+            )
         }
         _ if repeated.state == Some(false) => "the state at its end is another one".to_owned(),
         _ => format!("{} digests", verdict.compared + usize::from(repeated.state.is_some())),

@@ -103,7 +103,8 @@ pub fn text(report: &Report, color: bool) -> String {
     let rows: Vec<_> = report.variations.iter().map(row).collect();
     let mut out = table(&rows, 2, 48, color);
     let (same, all) = (report.same(), report.variations.len());
-    let skipped = report.variations.iter().filter(|variation| matches!(variation.outcome, Outcome::Skipped(_))).count();
+    let skipped =
+        report.variations.iter().filter(|variation| matches!(variation.outcome, Outcome::Skipped(_))).count();
     let differ = all - same - skipped;
     let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
     let recorded = match report.recorded.as_ref().map(|verdict| verdict.answer) {
@@ -113,9 +114,16 @@ pub fn text(report: &Report, color: bool) -> String {
         Some(Answer::Inconclusive) => "; the plain run could not be compared with all that was recorded",
     };
     let (sentence, meaning) = match report.answer() {
-        Answer::Same => (format!("same: {} variations, none matters{skipped}{recorded}", count(same as u64)), Meaning::Good),
-        Answer::Differs => (format!("differs: {differ} of {all} variations matter{skipped}{recorded}"), Meaning::Bad),
-        Answer::Inconclusive => (format!("inconclusive: {same} variations are the same{skipped}{recorded}"), Meaning::Notice),
+        Answer::Same => (
+            format!("same: {} variations, none matters{skipped}{recorded}", count(same as u64)),
+            Meaning::Good,
+        ),
+        Answer::Differs => {
+            (format!("differs: {differ} of {all} variations matter{skipped}{recorded}"), Meaning::Bad)
+        }
+        Answer::Inconclusive => {
+            (format!("inconclusive: {same} variations are the same{skipped}{recorded}"), Meaning::Notice)
+        }
     };
     out.push_str(&paint(&sentence, meaning, color));
     out.push('\n');

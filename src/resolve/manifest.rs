@@ -117,7 +117,11 @@ pub(crate) fn table() -> &'static [NodeRule] {
 fn checkpoint() -> NodeRule {
     let steps = Rule::integer("steps", 1, i64::from(u32::MAX), "Keeps the state after each so many steps.");
     let keep = Rule::integer("keep", 1, i64::from(u32::MAX), "How many of the newest states stay.");
-    let best = Rule::choice("best", &["accuracy", "loss"], "Keeps the state with the best value of this metric too.");
+    let best = Rule::choice(
+        "best",
+        &["accuracy", "loss"],
+        "Keeps the state with the best value of this metric too.",
+    );
     NodeRule::new("checkpoint", "keeps the state of the run, so that it can go on after it was killed")
         .property(Rule::choice("every", &["epoch"], "How often.").numbers_in("steps").optional())
         .property(steps.optional())

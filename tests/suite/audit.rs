@@ -18,8 +18,7 @@ fn kept() -> (Place, String) {
 fn forged(place: &Place, run: &str, change: impl Fn(&mut Event)) -> Vec<u8> {
     let text = place.read(&format!("{run}/record.ndjson"));
     let (record, _) = amp::record::read(amp::diag::FileId(0), text.as_bytes()).expect("a record");
-    let mut recorder =
-        Recorder::start(Vec::new(), record.started.clone(), &record.unhashed).expect("memory");
+    let mut recorder = Recorder::start(Vec::new(), record.started.clone(), &record.unhashed).expect("memory");
     for line in &record.events {
         let mut event = line.event.clone();
         change(&mut event);
@@ -36,21 +35,35 @@ fn segments_prove_the_share_that_they_say() {
     let (place, run) = kept();
     let all = place.amp(&["verify", &run, "--segments", "100", "--json"]).ends(0).json();
     // States after each fourth step, and at the evaluations that were the best so far.
-    let borders: Vec<u64> =
-        all["segments"].as_array().expect("segments").iter().map(|part| part["to"].as_u64().expect("a step")).collect();
+    let borders: Vec<u64> = all["segments"]
+        .as_array()
+        .expect("segments")
+        .iter()
+        .map(|part| part["to"].as_u64().expect("a step"))
+        .collect();
     assert!(borders.len() >= 9 && borders.last() == Some(&36), "{borders:?}");
-    assert_eq!((&all["proved_steps"], &all["steps"], &all["fraction"]), (&36.into(), &36.into(), &1.0.into()));
-    assert!(all["segments"].as_array().expect("segments").iter().all(|part| part["state_same"] == true), "{all:#}");
+    assert_eq!(
+        (&all["proved_steps"], &all["steps"], &all["fraction"]),
+        (&36.into(), &36.into(), &1.0.into())
+    );
+    assert!(
+        all["segments"].as_array().expect("segments").iter().all(|part| part["state_same"] == true),
+        "{all:#}"
+    );
 
     let two = place.amp(&["verify", &run, "--segments", "2", "--seed", "5", "--json"]).ends(0).json();
-    let again = place.amp(&["verify", &run, "--segments", "2", "--seed", "5", "--threads", "1", "--json"]).ends(0).json();
+    let again = place
+        .amp(&["verify", &run, "--segments", "2", "--seed", "5", "--threads", "1", "--json"])
+        .ends(0)
+        .json();
     assert_eq!(two["segments"], again["segments"], "the seed chooses");
     assert_eq!(two["segments"].as_array().map(Vec::len), Some(2));
     let steps = |part: &Value| part["to"].as_u64().expect("a step") - part["from"].as_u64().expect("a step");
     let proved: u64 = two["segments"].as_array().expect("segments").iter().map(steps).sum();
     assert_eq!(two["proved_steps"], proved);
     let chosen = |seed: &str| {
-        let document = place.amp(&["verify", &run, "--segments", "1", "--seed", seed, "--json"]).ends(0).json();
+        let document =
+            place.amp(&["verify", &run, "--segments", "1", "--seed", seed, "--json"]).ends(0).json();
         document["segments"][0]["from"].as_u64().expect("a step")
     };
     let seeds: std::collections::BTreeSet<u64> = ["1", "2", "3", "4"].into_iter().map(chosen).collect();
@@ -113,18 +126,27 @@ fn bisect_says_which_record_this_machine_gives() {
     });
     place.write("forged.ndjson", text);
     let answer = place.amp(&["bisect", &run, "forged.ndjson", "--json"]).ends(7).json();
-    assert_eq!((&answer["step"], &answer["event"], &answer["from"]), (&18.into(), &"step".into(), &16.into()));
+    assert_eq!(
+        (&answer["step"], &answer["event"], &answer["from"]),
+        (&18.into(), &"step".into(), &16.into())
+    );
     assert_eq!(answer["sides"][0]["gives"], serde_json::json!(["old"]));
-    assert!(answer["reason"].as_str().is_some_and(|reason| reason.contains("the second one was made by")), "{answer:#}");
+    assert!(
+        answer["reason"].as_str().is_some_and(|reason| reason.contains("the second one was made by")),
+        "{answer:#}"
+    );
     let answer = place.amp(&["bisect", &run, "forged.ndjson", "--against", "scalar"]).ends(7);
-    for word in ["step 18 is the first that differs", "2 ulps", "AMP0804", "scalar gives what the first record has"] {
+    for word in
+        ["step 18 is the first that differs", "2 ulps", "AMP0804", "scalar gives what the first record has"]
+    {
         assert!(answer.stdout.contains(word), "{word}: {}", answer.stdout);
     }
     let same = place.amp(&["bisect", &run, &run]).ends(0);
     assert!(same.stdout.starts_with("same"), "{}", same.stdout);
     let answer = place.amp(&["bisect", &run, "--against", "scalar", "--json"]).ends(0).json();
     assert_eq!((&answer["verdict"], &answer["step"]), (&"same".into(), &Value::Null));
-    let answer = place.amp(&["bisect", &run, "--against", "reference", "--step", "3", "--json"]).ends(7).json();
+    let answer =
+        place.amp(&["bisect", &run, "--against", "reference", "--step", "3", "--json"]).ends(7).json();
     assert!(answer["reason"].as_str().is_some_and(|reason| reason.contains("no op differs")), "{answer:#}");
     let _ = place.amp(&["bisect", &run, "--against", "abacus"]).ends(2);
     let _ = place.amp(&["bisect", &run, "--against", "scalar", "--step", "37"]).ends(2);
@@ -143,7 +165,17 @@ fn nothing_around_a_run_matters() {
         let found = variations.iter().find(|variation| variation["name"] == name);
         found.unwrap_or_else(|| panic!("{name}: {document:#}"))["verdict"].clone()
     };
-    for name in ["locale", "time zone", "home", "working folder", "environment", "memory poison", "file order", "one thread", "scalar kernels"] {
+    for name in [
+        "locale",
+        "time zone",
+        "home",
+        "working folder",
+        "environment",
+        "memory poison",
+        "file order",
+        "one thread",
+        "scalar kernels",
+    ] {
         assert_eq!(verdict(name), "same", "{name}: {document:#}");
     }
     assert!(!variations.iter().any(|variation| variation["verdict"] == "differs"), "{document:#}");

@@ -58,7 +58,8 @@ pub fn steps(record: &Path) -> u64 {
 /// The record of the latest run below a store.
 pub fn latest(store: &Path) -> Option<PathBuf> {
     let runs = std::fs::read_dir(store.join("runs")).ok()?.flatten().next()?.path();
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(runs).ok()?.flatten().map(|entry| entry.path()).collect();
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(runs).ok()?.flatten().map(|entry| entry.path()).collect();
     folders.sort();
     folders.into_iter().rev().map(|folder| folder.join("record.ndjson")).find(|record| record.exists())
 }
@@ -75,14 +76,19 @@ pub fn kill_and_resume(amp: &dyn Fn(&[&str]) -> Command, folder: &Path, kills: u
     let straight = run(&["run", "--store", "straight", "-q"]).output().expect("amp starts");
     assert!(straight.status.success(), "{}", String::from_utf8_lossy(&straight.stderr));
     let expected = latest(&folder.join("straight")).expect("a record");
-    let model = |record: &Path| std::fs::read(record.with_file_name("model.safetensors")).expect("a checkpoint");
+    let model =
+        |record: &Path| std::fs::read(record.with_file_name("model.safetensors")).expect("a checkpoint");
     let total = steps(&expected);
     let (mut killed, mut resumed, mut ended) = (0, 0, 0);
     let mut begun = false;
     while killed < kills || begun {
-        let arguments: &[&str] =
-            if begun { &["run", "--store", "killed", "-q", "--resume"] } else { &["run", "--store", "killed", "-q"] };
-        let before = if begun { latest(&folder.join("killed")).map_or(0, |record| steps(&record)) } else { 0 };
+        let arguments: &[&str] = if begun {
+            &["run", "--store", "killed", "-q", "--resume"]
+        } else {
+            &["run", "--store", "killed", "-q"]
+        };
+        let before =
+            if begun { latest(&folder.join("killed")).map_or(0, |record| steps(&record)) } else { 0 };
         let mut child = run(arguments).spawn().expect("amp starts");
         resumed += u32::from(begun);
         if killed < kills && before < total {

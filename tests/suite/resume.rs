@@ -94,7 +94,11 @@ fn damaged_states_are_said_and_left_out() {
     for path in &written {
         assert!(!named || answer.stderr.contains(&left_out(step(path))), "{path:?}: {}", answer.stderr);
     }
-    assert!(answer.stderr.contains("AMP0712") && answer.stderr.contains("after step 0 of 120"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains("AMP0712") && answer.stderr.contains("after step 0 of 120"),
+        "{}",
+        answer.stderr
+    );
     assert_eq!(hashed(&record), expected);
     let _ = place.amp(&["store", "verify"]).ends(0);
 }
@@ -134,15 +138,20 @@ fn an_interrupted_run_goes_on_where_it_ended() {
         place.write("manifest.kdl", manifest);
         for _ in 0..2 {
             let resume = ["run", "-q", "--json", "--resume"];
-            let child =
-                place.command(&resume).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("amp starts");
+            let child = place
+                .command(&resume)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("amp starts");
             let before = latest(&place.path(".amp")).map_or(0, |record| steps(&record));
             let deadline = Instant::now() + Duration::from_secs(60);
             while latest(&place.path(".amp")).is_none_or(|record| steps(&record) < before.min(70) + 20) {
                 assert!(Instant::now() < deadline, "no step within a minute");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+            let sent =
+                Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
             assert!(sent.success());
             let answer = Answer::of(child.wait_with_output().expect("amp ends")).ends(130);
             assert_eq!(answer.json()["interrupted"], true);
@@ -163,15 +172,23 @@ fn an_interrupted_run_goes_on_where_it_ended() {
 #[test]
 fn two_processes_on_one_run_are_one_too_many() {
     let place = Place::with_manifest(&RICH.replace("train steps=36", "train steps=4000"));
-    let mut child =
-        place.command(&["run", "-q"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("amp starts");
+    let mut child = place
+        .command(&["run", "-q"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("amp starts");
     let deadline = Instant::now() + Duration::from_secs(60);
     while latest(&place.path(".amp")).is_none_or(|record| steps(&record) < 2) {
         assert!(Instant::now() < deadline, "no step within a minute");
         std::thread::sleep(Duration::from_millis(5));
     }
     let answer = place.amp(&["run", "--resume"]).ends(1);
-    assert!(answer.stderr.contains("AMP0711") && answer.stderr.contains("another process"), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains("AMP0711") && answer.stderr.contains("another process"),
+        "{}",
+        answer.stderr
+    );
     child.kill().expect("a running process");
     child.wait().expect("an end");
     let answer = place.amp(&["run", "--resume=7"]).ends(2);
@@ -189,7 +206,10 @@ fn a_rule_for_checkpoints_changes_no_bit_and_no_run_id() {
     let kept = states(latest(&place.path(".amp")).expect("a record").parent().expect("a folder"));
     assert!((2..=3).contains(&kept.len()), "{kept:?}");
     let lock = place.read("manifest.lock");
-    assert!(lock.contains("checkpoint.every steps=4\n") || lock.contains("checkpoint.every \"steps=4\"\n"), "{lock}");
+    assert!(
+        lock.contains("checkpoint.every steps=4\n") || lock.contains("checkpoint.every \"steps=4\"\n"),
+        "{lock}"
+    );
     place.write("with.lock", &lock);
     place.write("manifest.kdl", RICH.replace("checkpoint steps=4 keep=2 best=\"loss\"\n", ""));
     let without = place.amp(&["run", "--json"]).ends(0).json();
@@ -199,13 +219,23 @@ fn a_rule_for_checkpoints_changes_no_bit_and_no_run_id() {
     }
     let answer = place.amp(&["diff", "with.lock", "manifest.lock", "--json"]).ends(0).json();
     assert_eq!(answer["run_ids"][0], answer["run_ids"][1], "{answer:#}");
-    for (wrong, code) in [("best=\"loss\"", ""), ("best=\"error\"", "AMP0208"), ("keep=0", "AMP0207"), ("every=\"epoch\"", "AMP0226")] {
+    for (wrong, code) in [
+        ("best=\"loss\"", ""),
+        ("best=\"error\"", "AMP0208"),
+        ("keep=0", "AMP0207"),
+        ("every=\"epoch\"", "AMP0226"),
+    ] {
         let metrics = if code.is_empty() { "metrics=\"accuracy\"" } else { "metrics=\"accuracy,loss\"" };
         let text = RICH.replace("metrics=\"accuracy,loss\"", metrics);
-        let text = text.replace("checkpoint steps=4 keep=2 best=\"loss\"", &format!("checkpoint steps=4 {wrong}"));
+        let text =
+            text.replace("checkpoint steps=4 keep=2 best=\"loss\"", &format!("checkpoint steps=4 {wrong}"));
         place.write("wrong.kdl", text);
         let answer = place.amp(&["check", "wrong.kdl"]).ends(2);
-        assert!(answer.stderr.contains(if code.is_empty() { "AMP0226" } else { code }), "{wrong}: {}", answer.stderr);
+        assert!(
+            answer.stderr.contains(if code.is_empty() { "AMP0226" } else { code }),
+            "{wrong}: {}",
+            answer.stderr
+        );
     }
 }
 

@@ -43,14 +43,21 @@ fn a_state_in_another_engine_goes_on_as_if_nothing_had_happened() {
         let mut first = engine(&sample, 2, Isa::detect());
         let begun = go(&mut first, &sample, 0..3);
         let bytes = state::bytes(&mut first, &position(3)).expect("a state");
-        assert_eq!(bytes, state::bytes(&mut first, &position(3)).expect("a state"), "{name}: the same bytes again");
+        assert_eq!(
+            bytes,
+            state::bytes(&mut first, &position(3)).expect("a state"),
+            "{name}: the same bytes again"
+        );
         let mut second = engine(&sample, 1, Isa::Scalar);
         let place = state::restore(&mut second, &bytes, &position(3).run_id).expect("it fits");
         assert_eq!(place, position(3));
         let rest = go(&mut second, &sample, 3..8);
         assert_eq!([begun, rest].concat(), expected, "{name}");
         let end = state::bytes(&mut second, &position(8)).expect("a state");
-        assert!(end == state::bytes(&mut straight, &position(8)).expect("a state"), "{name}: moments and counters");
+        assert!(
+            end == state::bytes(&mut straight, &position(8)).expect("a state"),
+            "{name}: moments and counters"
+        );
         // The model alone is what a run leaves at its end.
         let model = state::model_only(end).expect("a state");
         assert!(model == crate::exec::checkpoint::bytes(&mut straight).expect("a checkpoint"), "{name}");
@@ -61,7 +68,8 @@ fn a_state_in_another_engine_goes_on_as_if_nothing_had_happened() {
 fn a_state_that_does_not_fit_changes_nothing() {
     let all = samples::all();
     let (_, sample) = &all[0];
-    let (_, other) = all.iter().find(|(_, other)| other.plan.model != sample.plan.model).expect("another model");
+    let (_, other) =
+        all.iter().find(|(_, other)| other.plan.model != sample.plan.model).expect("another model");
     let mut from = engine(other, 1, Isa::Scalar);
     let strange = state::bytes(&mut from, &position(0)).expect("a state");
     let mut target = engine(sample, 1, Isa::Scalar);
@@ -135,7 +143,11 @@ fn one_flipped_bit_is_found_at_its_step_op_and_element() {
                 go(&mut looked, sample, 2..3);
                 let (_, found) = looking.seen();
                 let found = found.unwrap_or_else(|| panic!("{name} {kind}: nothing found against {against}"));
-                assert_eq!((found.kind.as_str(), found.layer.as_str()), (kind, node.layer.as_str()), "{name}");
+                assert_eq!(
+                    (found.kind.as_str(), found.layer.as_str()),
+                    (kind, node.layer.as_str()),
+                    "{name}"
+                );
                 assert_eq!((found.differing, found.first.ulps), (1, Some(1)), "{name} {kind}");
                 assert!(found.first.index.iter().all(|index| *index == 0), "{name} {kind}");
                 assert_eq!(found.first, found.farthest);

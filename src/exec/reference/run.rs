@@ -4,7 +4,9 @@
 //! made for them, and the scaler, are compared with their scalar kernels instead, which the tests compare with the references.
 
 use super::activation::{self, Activation};
-use super::batch_norm::{BatchNorm, Statistics, batch_norm_backward, batch_norm_evaluation, batch_norm_training};
+use super::batch_norm::{
+    BatchNorm, Statistics, batch_norm_backward, batch_norm_evaluation, batch_norm_training,
+};
 use super::dropout::{Dropout, dropout, dropout_nhwc};
 use super::elementwise::{self, Binary};
 use super::layer_norm::{layer_norm, layer_norm_backward};
@@ -157,7 +159,13 @@ fn pooled(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
         }
         (Op::AveragePool2dBackward { kernel, stride, padding, count_include_padding }, [dy]) => {
             let op = rule(&call.results[0].shape, *kernel, *stride, *padding);
-            pool::average_pool_backward(&op, *count_include_padding, dy.floats(), call.out(outputs, 0), format);
+            pool::average_pool_backward(
+                &op,
+                *count_include_padding,
+                dy.floats(),
+                call.out(outputs, 0),
+                format,
+            );
         }
         _ => return false,
     }
