@@ -338,6 +338,9 @@ fn close(
         (Ok(()), None) => Event::Finished(Finished { steps: done, chain, parameters, data_rechecked: true }),
     };
     watcher.recorder().record(&last, &unhashed).map_err(ExecFault::record)?;
+    if interrupted.is_none() {
+        watcher.drop_states()?;
+    }
     let (evaluations, skipped) = (std::mem::take(&mut watcher.evaluations), watcher.skipped);
     watcher.sync()?;
     rechecked?;

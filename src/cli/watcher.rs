@@ -119,6 +119,15 @@ impl<'a> Watcher<'a> {
         self.written.recorder.into_writer().0.sync()
     }
 
+    /// Removes the states that the rule does not keep; at the end of a run that of an interruption too.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn drop_states(&self) -> Result<(), ExecFault> {
+        let kept: Vec<String> = self.written.keeper.kept().into_iter().map(name).collect();
+        self.written.folder.keep_states(&kept).map_err(refused)
+    }
+
     /// Writes the state after `done` steps; the record does not name it yet.
     ///
     /// # Errors
@@ -186,8 +195,7 @@ impl Observer for Watcher<'_> {
         let state = self.write_state(done, engine)?;
         self.event(&Event::Checkpoint(state))?;
         self.written.recorder.writer_mut().0.sync().map_err(refused)?;
-        let kept: Vec<String> = self.written.keeper.kept().into_iter().map(name).collect();
-        self.written.folder.keep_states(&kept).map_err(refused)
+        self.drop_states()
     }
 
     fn stop(&self) -> bool {

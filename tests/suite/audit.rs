@@ -156,8 +156,7 @@ fn bisect_says_which_record_this_machine_gives() {
 #[test]
 fn nothing_around_a_run_matters() {
     let place = Place::with_manifest(&super::locks::tiny());
-    let answer = place.amp(&["run", "-q", "--record"]).ends(0);
-    assert_eq!(answer.stderr, "");
+    let _ = place.amp(&["run", "-q", "--record"]).ends(0);
     let document = place.amp(&["verify", "--hostile", "--json"]).ends(0).json();
     let variations = document["variations"].as_array().expect("variations");
     assert_eq!((&document["recorded"], &document["verdict"]), (&"same".into(), &"same".into()));
