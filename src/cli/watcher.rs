@@ -145,6 +145,7 @@ impl<'a> Watcher<'a> {
         self.written.recorder.writer_mut().0.sync().map_err(refused)?;
         let file = file_name(done);
         write_file(&self.written.folder.path.join(&file), &bytes).map_err(refused)?;
+        self.written.folder.sync().map_err(refused)?;
         Ok(Checkpoint { step: done, file, digest: Digest::of_bytes(&bytes) })
     }
 }

@@ -108,6 +108,14 @@ impl RunFolder {
         Ok(())
     }
 
+    /// Forces the list of this folder's names to the disk: that of a folder which was made in it survives a power cut.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        atomic::sync_folder(&self.path)
+    }
+
     /// Removes a file of this folder, if it is there. The folder must be held.
     ///
     /// # Errors
