@@ -98,14 +98,13 @@ struct Repeater<'a> {
 
 impl Repeater<'_> {
     fn repeat(&self, name: &str, around: &Around, machine: &Machine) -> Result<Record, Failure> {
-        let own = self.folder.join(name);
         repeat::run(
             &Repetition {
                 manifest: &self.manifest,
                 lock: self.lock.as_deref(),
                 machine,
-                store: &own.join("store"),
-                folder: &own,
+                store: &self.folder.join(name).join("store"),
+                folder: &self.folder,
                 stop: Arc::clone(&self.stop),
                 around: around.clone(),
             },
