@@ -137,6 +137,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
         schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
         train: Train { epochs: Some(1), steps: None, clip_norm: Some(1.0), accumulate: 1, shards: 1 },
         evaluate: Evaluate { every: Every::Epoch, metrics: vec!["accuracy".to_owned()] },
+        checkpoint: None,
         allow: Vec::new(),
         modules: Vec::new(),
         origins: BTreeMap::new(),

@@ -104,6 +104,8 @@ pub enum Command {
     Diff(DiffArguments),
     /// Run again in a fresh process and compare every digest
     Verify(VerifyArguments),
+    /// Find the first step at which two runs differ, and in it the first op and element
+    Bisect(BisectArguments),
     /// Say what this machine is
     Env(EnvArguments),
     /// Explain a code such as AMP0203
@@ -175,6 +177,10 @@ pub struct RunArguments {
     /// Store the result digests in the lock's platform node; another result of the same run is replaced with a warning
     #[arg(long)]
     pub record: bool,
+    /// Go on with a run that was interrupted or killed, from its newest sound checkpoint: the latest run of the lock, or the one
+    /// with this number or folder; from the start where there is none
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true, default_missing_value = "", value_hint = ValueHint::DirPath)]
+    pub resume: Option<String>,
     /// Stop when standard input ends; `verify` asks this of the runs that it repeats
     #[arg(long, hide = true)]
     pub stop_with_input: bool,
@@ -304,8 +310,41 @@ pub struct VerifyArguments {
     /// Run twice and compare the two runs with each other, whatever was recorded
     #[arg(long)]
     pub twice: bool,
+    /// Repeat K segments of a record alone, each from one kept state to the next, and say what share of the run that proves
+    #[arg(long, value_name = "K", conflicts_with_all = ["twice", "hostile"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub segments: Option<u32>,
+    /// Seed that chooses the segments; whoever audits takes one that the author did not know
+    #[arg(long, value_name = "S", requires = "segments", default_value_t = 0)]
+    pub seed: u64,
+    /// Repeat under another locale, time zone, umask, home, working folder, environment, thread counts, instruction sets, memory
+    /// poison, order of files and set of processors, and compare each
+    #[arg(long, conflicts_with = "twice")]
+    pub hostile: bool,
     /// Store folder for the repeated run [default: a temporary one]
     #[arg(value_parser = path, long, value_name = "PATH")]
+    pub store: Option<Utf8PathBuf>,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Arguments of `bisect`.
+#[derive(Args, Debug)]
+pub struct BisectArguments {
+    /// Record or folder of a run
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub old: Utf8PathBuf,
+    /// Record or folder of another run of the same lock
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath, required_unless_present = "against")]
+    pub new: Option<Utf8PathBuf>,
+    /// Compare with these kernels: reference, which reads like the definitions, or an instruction set [default: those of NEW]
+    #[arg(long, value_name = "KERNELS")]
+    pub against: Option<String>,
+    /// Look into this step instead of the first one that differs
+    #[arg(long, value_name = "N")]
+    pub step: Option<u64>,
+    /// Store folder for prepared data [default: the one that OLD lies in]
+    #[arg(value_parser = path, long, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub store: Option<Utf8PathBuf>,
     /// Threads and instruction set.
     #[command(flatten)]

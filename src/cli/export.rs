@@ -7,6 +7,7 @@ use crate::diag::number::bytes as size;
 use crate::diag::{SourceMap, codes};
 use crate::digest::Digest;
 use crate::exec::export::{ExportFault, export};
+use crate::exec::state;
 use crate::resolve;
 use crate::store::{check_file, write_file};
 use crate::world::{Disk, World as _};
@@ -64,7 +65,8 @@ pub fn checkpoint(path: &Utf8Path, ui: &Ui) -> Result<(Utf8PathBuf, Vec<u8>), Fa
         Failure::new(Exit::Usage, format!("the checkpoint `{file}` cannot be read: {error}"))
             .help("name a safetensors file, or the folder of a run; `amp store ls` lists runs")
     })?;
-    Ok((file, bytes))
+    // A state of a run that goes on has more than a model.
+    Ok((file, state::model_only(bytes)?))
 }
 
 fn failure(fault: ExportFault, path: &Utf8Path, names: &str) -> Failure {

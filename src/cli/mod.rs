@@ -1,7 +1,9 @@
 //! The command line: arguments in, calls to the stages, text out. No stage hides here.
 
+mod again;
 mod args;
 mod bench;
+mod bisect;
 mod check;
 mod completions;
 mod device;
@@ -14,6 +16,7 @@ mod export;
 mod failure;
 mod fmt;
 mod graph;
+mod hostile;
 mod init;
 mod lock;
 mod lockfile;
@@ -24,12 +27,15 @@ mod predict;
 mod progress;
 mod repeat;
 mod results;
+mod resume;
 mod run;
 mod runs;
 mod schema;
+mod segments;
 mod store;
 mod ui;
 mod verify;
+mod watcher;
 
 pub use exit::Exit;
 
@@ -128,6 +134,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Graph(arguments) => graph::run(&arguments, ui),
         Command::Diff(arguments) => diff::run(&arguments, ui),
         Command::Verify(arguments) => verify::run(&arguments, ui),
+        Command::Bisect(arguments) => bisect::run(&arguments, ui),
         Command::Env(arguments) => env::run(&arguments, ui),
         Command::Explain(arguments) => explain::run(&arguments, ui),
         Command::Fmt(arguments) => fmt::run(&arguments, ui),

@@ -434,11 +434,7 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
 /// Refuses a run that needs more memory than the machine has, or than this process may take: persistent values and the
 /// results of one step, 4 bytes an element.
 pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Failure> {
-    let step = &ready.compiled.step;
-    let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
-    let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
-    let results = training_arena(step).elements as u64;
-    let needed = elements.saturating_add(results).saturating_mul(4);
+    let needed = memory_needed(ready);
     if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
         return Err(ExecFault::memory(&bytes(needed), &bytes(found)).into());
     }
@@ -448,6 +444,15 @@ pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Fa
     let raise = limit.raise.map_or_else(String::new, |raise| format!(", or raise the limit: {raise}"));
     let help = format!("make the model or `data batch` smaller{raise}; `amp graph` shows every size");
     Err(ExecFault::new(crate::diag::codes::RUN_MEMORY, message).help(help).into())
+}
+
+/// Bytes of persistent values and of the results of one step.
+pub fn memory_needed(ready: &Ready) -> u64 {
+    let step = &ready.compiled.step;
+    let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
+    let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
+    let results = training_arena(step).elements as u64;
+    elements.saturating_add(results).saturating_mul(4)
 }
 
 /// The worker threads and the instruction set that were asked for.
@@ -502,7 +507,8 @@ fn exit_of(code: u16) -> Exit {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
         705..=710 | 760..=763 => Exit::Machine,
-        701 | 702 => Exit::No,
+        701 | 702 | 711 | 713 => Exit::No,
+        712 => Exit::Integrity,
         _ => Exit::Usage,
     }
 }

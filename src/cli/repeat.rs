@@ -35,6 +35,39 @@ pub struct Repetition<'a> {
     pub folder: &'a Utf8Path,
     /// Set when somebody asks this process to stop.
     pub stop: Arc<AtomicBool>,
+    /// What is around the fresh process; nothing is, unless somebody varies it.
+    pub around: Around,
+}
+
+/// What is around a fresh process and must not matter.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    /// A program and its arguments that starts amp, such as `taskset -c 0`.
+    pub through: Vec<String>,
+    /// Environment variables.
+    pub variables: Vec<(String, String)>,
+    /// The working folder.
+    pub folder: Option<Utf8PathBuf>,
+}
+
+impl Around {
+    /// The command that starts a program in these surroundings.
+    #[expect(clippy::disallowed_methods, reason = "a fresh process is what verifying means")]
+    fn command(&self, program: &std::path::Path) -> Command {
+        let mut command = match self.through.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command
+    }
 }
 
 /// A flag that interrupts set.
@@ -47,10 +80,9 @@ pub fn stop_flag() -> Arc<AtomicBool> {
 }
 
 /// Runs the manifest in a fresh process and reads its record.
-#[expect(clippy::disallowed_methods, reason = "a fresh process is what verifying means")]
 pub fn run(repetition: &Repetition<'_>, ui: &Ui) -> Result<Record, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::new(Exit::Machine, error.to_string()))?;
-    let mut command = Command::new(program);
+    let mut command = repetition.around.command(&program);
     command.args(["run", repetition.manifest.as_str(), "--json", "--quiet", "--stop-with-input"]);
     command.args(["--store", repetition.store.as_str()]);
     match repetition.lock {

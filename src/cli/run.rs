@@ -4,20 +4,23 @@ use super::args::RunArguments;
 use super::device;
 use super::lock::with_platforms;
 use super::pipeline::{self, Ready};
-use super::progress::Progress;
 use super::results::{self, Results};
+use super::resume::{self, Found};
+use super::watcher::{Lines, Watcher, Written};
 use super::{Exit, Failure, Ui, lockfile};
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
 use crate::exec::checkpoint;
 use crate::exec::clock::{Stopwatch, unix_seconds};
 use crate::exec::fault::ExecFault;
-use crate::exec::session::{self, Ending, Length, Observer};
+use crate::exec::keep::Keeper;
+use crate::exec::session::{self, Ending, Length};
 use crate::lock::{self, Dropped, Lock, RecordedEvaluation, RecordedResult};
 use crate::plan::{self, Guarantee};
 use crate::probe::Environment;
-use crate::record::{Checkpoint, Event, Finished, Recorder, Started, StopReason, Stopped, Unhashed};
-use crate::store::{Appender, RECORD, RunFolder, write_file};
+use crate::record::resume::note_state;
+use crate::record::{Checkpoint, Event, Finished, Record, Recorder, Started, StopReason, Stopped, Unhashed};
+use crate::store::{Appender, LockGuard, RECORD, RunFolder, Store, write_file};
 use camino::Utf8Path;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -37,6 +40,15 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let settled = settle_lock(arguments, &ready, ui)?;
+    let found = match &arguments.resume {
+        Some(asked) => resume::find(&store, &settled.lock, asked, ui)?,
+        None => Found::Nothing,
+    };
+    if let Found::Finished(folder, record, finished) = &found {
+        ui.status("Finished", &format!("already: {}", folder.path.join(RECORD)));
+        let closed = closed_before(folder, record, finished);
+        return conclude(arguments, &ready, settled, folder, (&record.started.platform, closed), &watch, ui);
+    }
     let environment = Environment::probe();
     let plan = &ready.resolved.plan;
     let (kind, wanted) = device::choose(asked, plan)?;
@@ -45,15 +57,50 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
         pipeline::require_memory(&ready, &environment)?;
     }
     let machine = pipeline::machine(&arguments.machine)?;
-    let length = ready.length;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
     let started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
     let mut opened = device::open(kind, plan, steps, machine, &environment)?;
-    ui.status("Training", &format!("{} steps on {}", length.steps, opened.name));
+    ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
-    let (folder, _in_use) = store.begin_run(&settled.lock.header.id)?;
-    let recorder = match begin(&ready, &settled.lock, &folder, length, (&opened.platform, &started_with)) {
+    let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
+    let (folder, from) = (start.written.folder.clone(), start.from);
+    let outcome = train(&ready, start, &mut *opened.backend, stop, ui);
+    let mut closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
+    closed.resumed = (from > 0).then_some(from);
+    conclude(arguments, &ready, settled, &folder, (&opened.platform, closed), &watch, ui)
+}
+
+/// A run that is about to train.
+struct Start {
+    written: Written,
+    /// What it had done, when it goes on.
+    before: Option<Record>,
+    /// Steps that it had done.
+    from: u64,
+    /// Keeps other processes away while it lasts.
+    _held: LockGuard,
+}
+
+/// Goes on with a run that was found, or begins one.
+fn start(
+    ready: &Ready,
+    locked: &Lock,
+    found: Found,
+    opened: &mut device::Opened,
+    (store, unhashed): (&Store, &Unhashed),
+    ui: &Ui,
+) -> Result<Start, Failure> {
+    let rule = ready.resolved.plan.checkpoint.clone();
+    let keeper = Keeper::new(rule, ready.length, ready.prepared.names());
+    if let Found::Unfinished(run) = found {
+        let goes_on = run.go_on(&mut *opened.backend, (&opened.platform, unhashed), keeper, locked, ui)?;
+        let resume::Resumed { written, held, before, step } = goes_on;
+        return Ok(Start { written, before: Some(before), from: step, _held: held });
+    }
+    let run_id = locked.header.id;
+    let (folder, held) = store.begin_run(&run_id)?;
+    let recorder = match begin(ready, locked, &folder, ready.length, (&opened.platform, unhashed)) {
         Ok(recorder) => recorder,
         Err(failure) => {
             // The failure is what the person should read; a folder without an event says nothing.
@@ -61,9 +108,8 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
             return Err(failure);
         }
     };
-    let outcome = train(&ready, recorder, &mut *opened.backend, length, stop, ui);
-    let closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
-    conclude(arguments, &ready, settled, &folder, (&opened.platform, closed), &watch, ui)
+    let written = Written { folder, run_id, recorder, keeper };
+    Ok(Start { written, before: None, from: 0, _held: held })
 }
 
 /// The lock that the run follows.
@@ -115,7 +161,7 @@ fn write_lock(ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
 }
 
 /// Refuses a machine that does not satisfy the plan's environment.
-fn satisfy(environment: &Environment, wanted: &plan::Environment) -> Result<(), Failure> {
+pub fn satisfy(environment: &Environment, wanted: &plan::Environment) -> Result<(), Failure> {
     let differences = environment.satisfies(wanted);
     if differences.is_empty() {
         return Ok(());
@@ -146,73 +192,12 @@ fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize
     ])
 }
 
-/// Writes events to the record, shows progress, and keeps what the lock may record.
-struct Watcher<'a> {
-    recorder: Recorder<Lines>,
-    progress: Progress<'a>,
-    watch: Stopwatch,
-    stop: Arc<AtomicBool>,
-    evaluations: BTreeMap<(u64, String), RecordedEvaluation>,
-    /// Steps that were done.
-    done: u64,
-    skipped: u64,
-}
-
-/// The store's appender as a writer, so that a record's lines go through the one writer of files.
-struct Lines(Appender);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let text = std::str::from_utf8(bytes).map_err(std::io::Error::other)?;
-        for line in text.lines() {
-            self.0.line(line).map_err(std::io::Error::other)?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush().map_err(std::io::Error::other)
-    }
-}
-
-impl Observer for Watcher<'_> {
-    fn event(&mut self, event: &Event) -> Result<(), ExecFault> {
-        let unhashed = Unhashed::from([("seconds".to_owned(), json!(self.watch.seconds()))]);
-        let chain = self.recorder.record(event, &unhashed).map_err(ExecFault::record)?;
-        match event {
-            Event::Step(step) => {
-                self.done = step.step;
-                self.skipped += u64::from(step.skipped);
-                self.progress.step(step.step, step.loss);
-            }
-            Event::Note(note) => self.progress.status("Note", &note.text),
-            Event::Evaluation(evaluation) => {
-                let metrics: Vec<String> =
-                    evaluation.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
-                let what =
-                    format!("{} at step {}: {}", evaluation.split, evaluation.step, metrics.join(", "));
-                self.progress.status("Evaluated", &what);
-                let recorded = RecordedEvaluation {
-                    chain,
-                    examples: evaluation.examples,
-                    metrics: evaluation.metrics.clone(),
-                };
-                self.evaluations.insert((evaluation.step, evaluation.split.clone()), recorded);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
 /// What training left.
 struct Outcome<'a> {
     watcher: Watcher<'a>,
     ending: Result<Ending, ExecFault>,
+    /// Keeps other processes away until the record is closed.
+    _held: LockGuard,
 }
 
 /// Begins the record: the lock that is followed beside it, then its first event.
@@ -243,27 +228,22 @@ fn begin(
 
 fn train<'a>(
     ready: &Ready,
-    recorder: Recorder<Lines>,
+    start: Start,
     engine: &mut dyn Backend,
-    length: Length,
     stop: Arc<AtomicBool>,
     ui: &'a Ui,
 ) -> Outcome<'a> {
     let handler = Arc::clone(&stop);
     // A second handler in one process is refused; then ctrl-c ends the process as it would without one.
     let _ = ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed));
-    let mut watcher = Watcher {
-        recorder,
-        progress: Progress::new(ui, length.steps),
-        watch: Stopwatch::start(),
-        stop,
-        evaluations: BTreeMap::new(),
-        done: 0,
-        skipped: 0,
-    };
-    let ending = session::train(&ready.resolved.plan, &ready.prepared, engine, &mut watcher);
-    watcher.progress.finish();
-    Outcome { watcher, ending }
+    let plan = &ready.resolved.plan;
+    let Start { written, before, from, _held } = start;
+    let mut watcher = Watcher::new(written, ready.length, plan.train.accumulate, stop, ui);
+    before.iter().for_each(|before| watcher.resume(before));
+    let steps = from..ready.length.steps;
+    let ending = session::train_steps(plan, &ready.prepared, engine, &mut watcher, steps);
+    watcher.finish();
+    Outcome { watcher, ending, _held }
 }
 
 /// A flag that asks the run to stop. With `--stop-with-input` it is set when standard input ends, which it does when the
@@ -287,6 +267,26 @@ struct Closed {
     interrupted: Option<u64>,
     skipped: u64,
     checkpoint: String,
+    /// The step after which this process went on, when it resumed the run.
+    resumed: Option<u64>,
+}
+
+/// A run that was at its end before this process began.
+fn closed_before(folder: &RunFolder, record: &Record, finished: &Finished) -> Closed {
+    let recorded = crate::verify::Recorded::from_record(record);
+    Closed {
+        result: RecordedResult {
+            run: record.started.run_id,
+            steps: finished.steps,
+            chain: finished.chain,
+            parameters: finished.parameters,
+        },
+        evaluations: recorded.evaluations,
+        interrupted: None,
+        skipped: record.steps().filter(|(step, _)| step.skipped).count() as u64,
+        checkpoint: folder.path.join("model.safetensors").to_string(),
+        resumed: Some(finished.steps),
+    }
 }
 
 /// Writes the checkpoint, hashes the data again and ends the record, whichever way training ended.
@@ -297,7 +297,7 @@ fn close(
     folder: &RunFolder,
     outcome: Outcome<'_>,
 ) -> Result<Closed, Failure> {
-    let Outcome { mut watcher, ending } = outcome;
+    let Outcome { mut watcher, ending, _held } = outcome;
     let none = Unhashed::new();
     let (done, interrupted) = match ending {
         Ok(Ending::Finished) => (watcher.done, None),
@@ -306,7 +306,7 @@ fn close(
             let step = watcher.done;
             let stopped = Stopped { reason: StopReason::Fault(fault.code.to_string()), step };
             // The fault is what the person should read; a record that cannot be ended is the smaller one.
-            let _ = watcher.recorder.record(&Event::Stopped(stopped), &none);
+            let _ = watcher.recorder().record(&Event::Stopped(stopped), &none);
             return Err(Failure::from(fault).record(folder.path.join(RECORD)));
         }
     };
@@ -316,14 +316,19 @@ fn close(
             if let Failure::Plain { code: Some(code), .. } = &failure {
                 let stopped = Stopped { reason: StopReason::Fault(code.to_string()), step: done };
                 // A full disk often has room for a line yet; when it has not, the failure says all there is to say.
-                let _ = watcher.recorder.record(&Event::Stopped(stopped), &none);
+                let _ = watcher.recorder().record(&Event::Stopped(stopped), &none);
             }
             return Err(failure.record(folder.path.join(RECORD)));
         }
     };
-    watcher.recorder.record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
+    let mut unhashed = Unhashed::new();
+    if let Some(step) = interrupted.filter(|step| *step > 0) {
+        // Whoever goes on begins here; no rule asked for it, so that no digest covers it.
+        note_state(&mut unhashed, &watcher.write_state(step, engine)?);
+    }
+    watcher.recorder().record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
     let parameters = engine.parameters_digest()?;
-    let chain = watcher.recorder.chain();
+    let chain = watcher.recorder().chain();
     let rechecked = pipeline::recheck(&ready.prepared, pipeline::folder_of(&arguments.manifest));
     let last = match (&rechecked, interrupted) {
         (Err(_), _) => {
@@ -332,15 +337,20 @@ fn close(
         (Ok(()), Some(step)) => Event::Stopped(Stopped { reason: StopReason::Interrupted, step }),
         (Ok(()), None) => Event::Finished(Finished { steps: done, chain, parameters, data_rechecked: true }),
     };
-    watcher.recorder.record(&last, &none).map_err(ExecFault::record)?;
-    watcher.recorder.into_writer().0.sync()?;
+    watcher.recorder().record(&last, &unhashed).map_err(ExecFault::record)?;
+    if interrupted.is_none() {
+        watcher.drop_states()?;
+    }
+    let (evaluations, skipped) = (std::mem::take(&mut watcher.evaluations), watcher.skipped);
+    watcher.sync()?;
     rechecked?;
     Ok(Closed {
         result: RecordedResult { run: ready.fresh.header.id, steps: done, chain, parameters },
-        evaluations: watcher.evaluations,
+        evaluations,
         interrupted,
-        skipped: watcher.skipped,
+        skipped,
         checkpoint: folder.path.join("model.safetensors").to_string(),
+        resumed: None,
     })
 }
 
@@ -393,7 +403,9 @@ fn conclude(
     if let Some(step) = closed.interrupted {
         // Digests of a part are no result: both streams say so, however quiet.
         let lock = if arguments.record { ", and nothing was recorded in the lock" } else { "" };
-        ui.warning(&format!("interrupted after step {step}; the record and a checkpoint are closed{lock}"));
+        ui.warning(&format!(
+            "interrupted after step {step}; the record and a checkpoint are closed{lock}; `amp run --resume` goes on"
+        ));
         ui.data(&format!("interrupted after step {step}"));
     }
     ui.status("Recorded", &done);
@@ -439,6 +451,7 @@ fn document(
         "steps": closed.result.steps,
         "skipped": closed.skipped,
         "interrupted": closed.interrupted.is_some(),
+        "resumed_after": closed.resumed,
         "chain": closed.result.chain.to_string(),
         "parameters": closed.result.parameters.to_string(),
         "same_as_recorded": same,

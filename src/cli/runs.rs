@@ -8,7 +8,9 @@ use super::failure::Failure;
 use super::lockfile;
 use super::ui::Ui;
 use crate::diag::{self, Diagnostic, SourceMap};
-use crate::lock;
+use crate::exec::keep::{is_state, kept_of};
+use crate::lock::{self, Lock};
+use crate::plan::{self, Every};
 use crate::record::{self, Ending, Record};
 use crate::store::{self, RECORD, StoreError};
 use crate::world::{Disk, World as _};
@@ -124,8 +126,15 @@ pub fn check(folder: &Utf8Path) -> Check {
 /// Compares the checkpoints beside a record with the digests that it names. One that is not there is a fault where all
 /// should be there, and else a warning: a record can be handed on alone.
 pub fn checkpoints(record: &Record, folder: &Utf8Path, all: bool, check: &mut Check) {
+    let rule = rule_beside(folder);
+    let kept = rule.map_or_else(Vec::new, |rule| kept_of(record, &rule));
     for checkpoint in record.checkpoints() {
         let path = folder.join(&checkpoint.file);
+        // The manifest's rule drops states; that one is gone says nothing then.
+        let dropped = is_state(&checkpoint.file) && !kept.contains(&checkpoint.step);
+        if dropped && Disk.stamp(&path).is_none() {
+            continue;
+        }
         match store::check_file(&path, checkpoint.digest) {
             Err(StoreError::Missing { .. }) if !all => {
                 check.warnings.push(format!("the checkpoint `{path}` is not there, so it was not compared"));
@@ -136,6 +145,21 @@ pub fn checkpoints(record: &Record, folder: &Utf8Path, all: bool, check: &mut Ch
             }
         }
     }
+}
+
+/// The rule by which a run that follows a lock keeps its states.
+pub fn rule_of(lock: &Lock) -> Option<plan::Checkpoint> {
+    let every = match lock.value("checkpoint.every")? {
+        "epoch" => Every::Epoch,
+        steps => Every::Steps(steps.strip_prefix("steps=")?.parse().ok()?),
+    };
+    let keep = lock.value("checkpoint.keep")?.parse().ok()?;
+    Some(plan::Checkpoint { every, keep, best: lock.value("checkpoint.best").map(str::to_owned) })
+}
+
+/// The rule of the lock that lies beside a record, if one does.
+fn rule_beside(folder: &Utf8Path) -> Option<plan::Checkpoint> {
+    rule_of(&lockfile::read(&folder.join("manifest.lock")).ok()??.1)
 }
 
 /// Finds checkpoints beside a record that it does not name; true when there are any. A run writes a checkpoint's digest into

@@ -18,6 +18,7 @@ macro_rules! schemas {
 
 schemas! {
     "bench-1"
+    "bisect-1"
     "code-1"
     "codes-1"
     "completions-1"
@@ -30,6 +31,7 @@ schemas! {
     "failure-1"
     "fmt-1"
     "graph-1"
+    "hostile-1"
     "init-1"
     "lock-1"
     "lock-check-1"
@@ -38,6 +40,7 @@ schemas! {
     "predict-1"
     "run-1"
     "schemas-1"
+    "segments-1"
     "store-1"
     "store-gc-1"
     "store-verify-1"

@@ -2,29 +2,38 @@
 
 use super::args::VerifyArguments;
 use super::device;
-use super::repeat::{self, Repetition};
-use super::{Exit, Failure, Ui, lockfile, pipeline, runs};
+use super::repeat::{self, Around, Repetition};
+use super::{Exit, Failure, Ui, hostile, lockfile, pipeline, runs, segments};
 use crate::lock::Lock;
+use crate::record::Record;
 use crate::report;
 use crate::verify::{Against, Recorded, Verdict, compare};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 
 /// What is verified, and how it is run again.
-struct Target {
-    expected: Recorded,
-    manifest: Utf8PathBuf,
+pub struct Target {
+    /// What was recorded.
+    pub expected: Recorded,
+    /// The manifest that is run again.
+    pub manifest: Utf8PathBuf,
     /// The lock to run under; a record is run under a lock of its own, since the one it had may have changed.
-    lock: Option<Utf8PathBuf>,
+    pub lock: Option<Utf8PathBuf>,
     /// Checkpoints beside the record that were compared with their digests; `None` for a lock, which has none.
     checkpoints: Option<usize>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if arguments.segments.is_some() {
+        return segments::run(arguments, ui);
+    }
     let stop = repeat::stop_flag();
     let asked = device::asked(&arguments.machine)?;
     let target = target(&arguments.target, asked, ui)?;
+    if arguments.hostile {
+        return hostile::run(&target, &arguments.machine, &stop, ui);
+    }
     if target.expected.run_id.is_none() && !arguments.twice {
         let record = format!(
             "`amp run {} --lockfile {} --record` records one; a run that ends by a fault gives none, and is compared with \
@@ -51,6 +60,7 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         store: &store,
         folder,
         stop,
+        around: Around::default(),
     };
     ui.status("Repeating", &format!("{} in a fresh process", target.manifest));
     let actual = repeat::run(&repetition, ui)?;
@@ -87,7 +97,7 @@ fn answer(verdict: &Verdict, against: Against, checkpoints: Option<usize>, ui: &
 }
 
 /// Says what to look at when the manifest gives another run by now than the record is of.
-fn changed(target: &Utf8Path, manifest: &Utf8Path, ui: &Ui) {
+pub fn changed(target: &Utf8Path, manifest: &Utf8Path, ui: &Ui) {
     let lock = target.join("manifest.lock");
     let help = if Disk.read(&lock).is_ok() {
         format!("`amp diff {lock} {}` says what changed", manifest.with_extension("lock"))
@@ -145,6 +155,16 @@ fn record_target(path: &Utf8Path, record_path: &Utf8Path, ui: &Ui) -> Result<Tar
             ui.status("Compared", &format!("{count} checkpoints with their digests in the record: whole"))
         }
     }
+    Ok(Target {
+        expected: Recorded::from_record(&record),
+        manifest: manifest_of(&record, path)?,
+        lock: None,
+        checkpoints: Some(check.compared),
+    })
+}
+
+/// The manifest that a record ran, which must be there to repeat it.
+pub fn manifest_of(record: &Record, path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
     let manifest = record.unhashed.get("manifest").and_then(serde_json::Value::as_str).unwrap_or_default();
     let inconclusive = |message| Failure::new(Exit::Inconclusive, message).code(crate::verify::INCONCLUSIVE);
     if manifest.is_empty() {
@@ -157,10 +177,5 @@ fn record_target(path: &Utf8Path, record_path: &Utf8Path, ui: &Ui) -> Result<Tar
         ))
         .help("put the manifest and its data back there, or verify a lock"));
     }
-    Ok(Target {
-        expected: Recorded::from_record(&record),
-        manifest: manifest.into(),
-        lock: None,
-        checkpoints: Some(check.compared),
-    })
+    Ok(manifest.into())
 }

@@ -178,6 +178,9 @@ catalogue! {
     RUN_MEMORY = 708, "this machine has too little memory for the run";
     RUN_NO_KERNEL = 709, "an op has no kernel for the device";
     RUN_DEVICE = 710, "the device failed, or is not there";
+    RUN_IN_USE = 711, "another process works on the run";
+    RUN_CHECKPOINT = 712, "a checkpoint cannot be used";
+    RUN_RESUME = 713, "a run cannot go on";
     DATA_MISSING = 720, "a source is missing";
     DATA_UNREADABLE = 721, "a source cannot be read";
     DATA_GZIP = 722, "gzip is damaged";
@@ -217,4 +220,5 @@ catalogue! {
     VERIFY_DIFFERS = 801, "the run differs from what was recorded";
     VERIFY_NOT_DETERMINISTIC = 802, "two runs of one lock differ on one machine";
     VERIFY_INCONCLUSIVE = 803, "there was nothing to compare, or not all of it";
+    VERIFY_BISECT = 804, "two runs differ, and no op that differs was found";
 }

@@ -1,6 +1,7 @@
 //! What a run wants of a backend: the CPU's engine and CUDA's are driven by the same session.
 
 use super::cpu::buffer::Buffer;
+use super::cpu::engine::Engine;
 use super::cpu::threads::Threads;
 use super::fault::ExecFault;
 use crate::arithmetic::Isa;
@@ -159,11 +160,22 @@ pub trait Backend: Send {
     /// The device's own.
     fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault>;
 
+    /// Overwrites a persistent integer value; false when there is no such value or its size differs.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn set_integers(&mut self, name: &str, values: &[i32]) -> Result<bool, ExecFault>;
+
     /// The step graph of a stage: 0 is the full batch.
     fn step_graph(&self, stage: usize) -> Option<&StepGraph>;
 
     /// Begins to measure where time goes, by kind of op or kernel, or ends and gives what was measured.
     fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime>;
+
+    /// The CPU's engine, whose calls can be seen one by one; `None` for any other.
+    fn cpu(&mut self) -> Option<&mut Engine> {
+        None
+    }
 
     /// What it takes of a device of its own; `None` for the CPU.
     fn device_use(&self) -> Option<DeviceUse>;

@@ -4,6 +4,7 @@
 //! implementation of every op, which reads like its definition and which the kernels are tested against.
 
 pub mod backend;
+pub mod bisect;
 pub mod checkpoint;
 pub mod clock;
 pub mod cpu;
@@ -14,8 +15,10 @@ pub mod family;
 pub mod fault;
 pub mod initial;
 pub mod initialise;
+pub mod keep;
 pub mod places;
 pub mod program;
 pub mod reference;
 pub mod schedule;
 pub mod session;
+pub mod state;

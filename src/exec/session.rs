@@ -3,14 +3,15 @@
 //! Everything that decides a number is in the plan, the prepared data and the step graph. The caller watches events and may
 //! ask to stop between two steps; neither can change what a step computes.
 
-use super::backend::{Backend, Batch, StepResult};
+use super::backend::{Backend, Batch, Seal, StepResult};
 use super::cpu::buffer::Buffer;
 use super::evaluate;
 use super::fault::ExecFault;
 use super::schedule::learning_rate;
-use crate::data::{Batches, Draw, Prepared, SplitView, Values};
+use crate::data::{Batches, Draw, EpochOrder, Prepared, SplitView, Values};
 use crate::plan::{Every, Plan, Scaler};
 use crate::record::{Event, Note, Step};
+use std::ops::Range;
 
 /// How long a run is, in optimizer steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,19 @@ pub trait Observer: Send {
     /// # Errors
     /// When it cannot be kept; the run then ends with that error.
     fn event(&mut self, event: &Event) -> Result<(), ExecFault>;
+
+    /// Told between two steps, after the evaluations and before the next step.
+    ///
+    /// # Errors
+    /// When the state cannot be kept; the run then ends with that error.
+    fn between(&mut self, _done: u64, _engine: &mut dyn Backend) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    /// True when [`Observer::between`] will look at the engine's state after `done` steps.
+    fn looks(&self, _done: u64) -> bool {
+        false
+    }
 
     /// True when the run should end before its next step.
     fn stop(&self) -> bool;
@@ -88,9 +102,24 @@ pub fn train(
     engine: &mut dyn Backend,
     observer: &mut dyn Observer,
 ) -> Result<Ending, ExecFault> {
+    let steps = 0..length(plan, prepared)?.steps;
+    train_steps(plan, prepared, engine, observer, steps)
+}
+
+/// Does the steps of a range, from an engine that stands at its first one: new for 0, else with the state of that step.
+///
+/// # Errors
+/// As [`train`].
+pub fn train_steps(
+    plan: &Plan,
+    prepared: &Prepared,
+    engine: &mut dyn Backend,
+    observer: &mut dyn Observer,
+    steps: Range<u64>,
+) -> Result<Ending, ExecFault> {
     // The whole loop runs on a worker, so that no step waits for a hand-over from another thread.
     let threads = engine.threads().clone();
-    threads.enter(|| train_here(plan, prepared, engine, observer))
+    threads.enter(|| train_here(plan, prepared, engine, observer, steps))
 }
 
 fn train_here(
@@ -98,68 +127,39 @@ fn train_here(
     prepared: &Prepared,
     engine: &mut dyn Backend,
     observer: &mut dyn Observer,
+    steps: Range<u64>,
 ) -> Result<Ending, ExecFault> {
-    let split = training_split(prepared)?;
-    let batches = batches(plan, &split)?;
-    let length = length(plan, prepared)?;
-    engine.set_scale(plan.scaler.first_scale())?;
-    let accumulate = u64::from(plan.train.accumulate.max(1));
+    let feed = Feed::new(plan, prepared)?;
+    let length = feed.length;
+    if steps.start == 0 {
+        engine.set_scale(plan.scaler.first_scale())?;
+    }
     let mut order = None;
-    let mut batches_of = |number: u64| -> Vec<Batch> {
-        let (epoch, within) = (number / length.steps_per_epoch, number % length.steps_per_epoch);
-        let order = match &order {
-            Some((of, order)) if *of == epoch => order,
-            _ => &order.insert((epoch, batches.epoch(epoch))).1,
-        };
-        let micro_batches = (0..accumulate).map(|micro| {
-            let indices = order.batch((within * accumulate + micro) as usize);
-            gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
-        });
-        micro_batches.collect()
-    };
-    let begin = |engine: &mut dyn Backend, number: u64, micro_batches: &[Batch]| {
-        let full = micro_batches[0].features.len() == plan.data.batch * split.width();
-        let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
-        for (group, settings) in plan.groups.iter().enumerate() {
-            let base = settings.optimizer.learning_rate();
-            engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps))?;
-        }
-        engine.begin(usize::from(!full), micro_batches, number, rate)?;
+    let begin = |engine: &mut dyn Backend, number: u64, (stage, batches): &(usize, Vec<Batch>)| {
+        let rate = feed.set_rates(engine, number)?;
+        engine.begin(*stage, batches, number, rate)?;
         Ok::<f32, ExecFault>(rate)
     };
     let (mut next, mut begun) = (None, None);
-    for number in 0..length.steps {
+    for number in steps.clone() {
         let rate = match begun.take() {
             Some(rate) => rate,
             None if observer.stop() => return Ok(Ending::Interrupted(number)),
-            None => begin(engine, number, &next.take().unwrap_or_else(|| batches_of(number)))?,
+            None => begin(engine, number, &next.take().unwrap_or_else(|| feed.batches(number, &mut order)))?,
         };
-        let follows = number + 1 < length.steps;
-        if follows && engine.works_beside() {
-            engine.ahead(next.insert(batches_of(number + 1)))?;
+        let follows = number + 1 < steps.end && engine.works_beside();
+        if follows {
+            engine.ahead(&next.insert(feed.batches(number + 1, &mut order)).1)?;
         }
         let (result, seal) = (engine.finish()?, engine.seal()?);
         let due = is_due(plan.evaluate.every, number + 1, &length);
         // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
-        let plain = follows
-            && engine.works_beside()
-            && !due
-            && !result.skipped
-            && result.loss.is_finite()
-            && !observer.stop();
+        let asked = due || observer.looks(number + 1) || observer.stop();
+        let plain = follows && !asked && !result.skipped && result.loss.is_finite();
         if let Some(batches) = next.take_if(|_| plain) {
             begun = Some(begin(engine, number + 1, &batches)?);
         }
-        let step = Step {
-            step: number + 1,
-            epoch: number / length.steps_per_epoch,
-            loss: result.loss,
-            gradient_norm: result.gradient_norm,
-            scale: result.scale,
-            learning_rate: rate,
-            skipped: result.skipped,
-            fingerprint: seal.digest(),
-        };
+        let step = feed.told(number, rate, &result, &seal);
         observer.event(&Event::Step(step))?;
         judge(plan, engine, number, &result, observer)?;
         if due {
@@ -167,8 +167,93 @@ fn train_here(
                 observer.event(&Event::Evaluation(event))?;
             }
         }
+        observer.between(number + 1, engine)?;
     }
     Ok(Ending::Finished)
+}
+
+/// What the steps of a run are fed with: a function of the step's number alone.
+pub struct Feed<'a> {
+    plan: &'a Plan,
+    split: SplitView<'a>,
+    batches: Batches,
+    /// How long the run is.
+    pub length: Length,
+}
+
+/// The order of the examples in an epoch, kept from one step to the next.
+pub type Order = Option<(u64, EpochOrder)>;
+
+impl<'a> Feed<'a> {
+    /// The feed of a plan's run.
+    ///
+    /// # Errors
+    /// As [`length`].
+    pub fn new(plan: &'a Plan, prepared: &'a Prepared) -> Result<Self, ExecFault> {
+        let split = training_split(prepared)?;
+        let batches = batches(plan, &split)?;
+        Ok(Self { plan, split, batches, length: length(plan, prepared)? })
+    }
+
+    /// The stage (0 for full batches) and the micro-batches of a step.
+    pub fn batches(&self, number: u64, order: &mut Order) -> (usize, Vec<Batch>) {
+        let accumulate = u64::from(self.plan.train.accumulate.max(1));
+        let (epoch, within) = (number / self.length.steps_per_epoch, number % self.length.steps_per_epoch);
+        let order = match order {
+            Some((of, order)) if *of == epoch => order,
+            _ => &mut order.insert((epoch, self.batches.epoch(epoch))).1,
+        };
+        let micro_batches: Vec<Batch> = (0..accumulate)
+            .map(|micro| {
+                let indices = order.batch((within * accumulate + micro) as usize);
+                gather(&self.split, &indices, Draw { seed: self.plan.run.seed, epoch })
+            })
+            .collect();
+        let full = micro_batches[0].features.len() == self.plan.data.batch * self.split.width();
+        (usize::from(!full), micro_batches)
+    }
+
+    /// Does one step, from the engine's state at that step.
+    ///
+    /// # Errors
+    /// The device's own.
+    pub fn step(
+        &self,
+        engine: &mut dyn Backend,
+        number: u64,
+        order: &mut Order,
+    ) -> Result<(Step, StepResult), ExecFault> {
+        let (stage, micro_batches) = self.batches(number, order);
+        let rate = self.set_rates(engine, number)?;
+        let result = engine.step(stage, &micro_batches, number, rate)?;
+        Ok((self.told(number, rate, &result, &engine.seal()?), result))
+    }
+
+    /// What a record has of a step.
+    fn told(&self, number: u64, rate: f32, result: &StepResult, seal: &Seal) -> Step {
+        Step {
+            step: number + 1,
+            epoch: number / self.length.steps_per_epoch,
+            loss: result.loss,
+            gradient_norm: result.gradient_norm,
+            scale: result.scale,
+            learning_rate: rate,
+            skipped: result.skipped,
+            fingerprint: seal.digest(),
+        }
+    }
+
+    /// Sets the learning rates of the parameter groups for a step; returns that of all others.
+    ///
+    /// # Errors
+    /// The device's own.
+    pub fn set_rates(&self, engine: &mut dyn Backend, number: u64) -> Result<f32, ExecFault> {
+        let rate = |base| learning_rate(&self.plan.schedule, base, number, self.length.steps);
+        for (group, settings) in self.plan.groups.iter().enumerate() {
+            engine.set_group_rate(group, rate(settings.optimizer.learning_rate()))?;
+        }
+        Ok(rate(self.plan.optimizer.learning_rate()))
+    }
 }
 
 /// Copies examples into a batch.
@@ -211,10 +296,14 @@ fn judge(
 
 /// Whether an evaluation follows after `done` steps; one always follows the last.
 fn is_due(every: Every, done: u64, length: &Length) -> bool {
-    done == length.steps
-        || match every {
-            Every::Epoch => done.is_multiple_of(length.steps_per_epoch),
-            Every::Steps(steps) => done.is_multiple_of(steps.max(1)),
-            Every::End => false,
-        }
+    done == length.steps || falls_on(every, done, length)
+}
+
+/// Whether a rhythm falls on the place after `done` steps.
+pub fn falls_on(every: Every, done: u64, length: &Length) -> bool {
+    match every {
+        Every::Epoch => done.is_multiple_of(length.steps_per_epoch),
+        Every::Steps(steps) => done.is_multiple_of(steps.max(1)),
+        Every::End => done == length.steps,
+    }
 }

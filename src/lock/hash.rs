@@ -12,9 +12,9 @@ use crate::digest::{ContentHash, Digest, Hasher};
 pub const RUN_TAG: &str = "amp.run.v1";
 /// Prefix of the entries that hold the digests of the plan's sections.
 pub const SECTION_PREFIX: &str = "digest.plan.";
-/// The sections that change no bit: what is shown to people, and where a run may run (what a platform adds to a result
-/// stands in its own node).
-pub const OUTSIDE: [&str; 2] = ["environment", "presentation"];
+/// The sections that change no bit: when states are kept, what is shown to people, and where a run may run (what a platform adds
+/// to a result stands in its own node).
+pub const OUTSIDE: [&str; 3] = ["checkpoint", "environment", "presentation"];
 /// The digests that take part beside those of the plan's sections, in the order of hashing.
 pub const PARTS: [&str; 4] = ["digest.data", "digest.graph", "digest.precision", "digest.step"];
 

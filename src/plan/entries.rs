@@ -269,15 +269,23 @@ impl Plan {
         }
         lines.whole("train.accumulate", self.train.accumulate);
         lines.whole("train.shards", self.train.shards);
-        lines.add(
-            "evaluate.every",
-            match self.evaluate.every {
-                Every::Epoch => "epoch".to_owned(),
-                Every::End => "end".to_owned(),
-                Every::Steps(steps) => format!("steps={steps}"),
-            },
-        );
+        lines.add("evaluate.every", every_text(self.evaluate.every));
         lines.add("evaluate.metrics", self.evaluate.metrics.join(","));
+        if let Some(checkpoint) = &self.checkpoint {
+            lines.add("checkpoint.every", every_text(checkpoint.every));
+            lines.whole("checkpoint.keep", checkpoint.keep);
+            if let Some(best) = &checkpoint.best {
+                lines.add("checkpoint.best", best.clone());
+            }
+        }
+    }
+}
+
+fn every_text(every: Every) -> String {
+    match every {
+        Every::Epoch => "epoch".to_owned(),
+        Every::End => "end".to_owned(),
+        Every::Steps(steps) => format!("steps={steps}"),
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Plan {
     pub train: Train,
     /// When and what to evaluate.
     pub evaluate: Evaluate,
+    /// When the state of the run is kept. Not part of the meaning: it changes no bit.
+    pub checkpoint: Option<Checkpoint>,
     /// Warnings that are turned off. Not part of the meaning.
     pub allow: Vec<Allow>,
     /// Every module that was read, with the digest of its text, sorted by name. Not part of the meaning.
@@ -162,6 +164,17 @@ pub struct Evaluate {
     pub every: Every,
     /// Names of metrics, sorted: `accuracy`, `loss`.
     pub metrics: Vec<String>,
+}
+
+/// When the state of a run is kept, so that it can go on after it was killed, and how many states stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// How often; never [`Every::End`].
+    pub every: Every,
+    /// How many of the newest stay, at least 1.
+    pub keep: u32,
+    /// The metric whose best state stays too.
+    pub best: Option<String>,
 }
 
 /// How often something happens.

@@ -9,6 +9,7 @@ pub mod chain;
 pub mod event;
 pub mod float;
 pub mod read;
+pub mod resume;
 pub mod write;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use event::{
 };
 pub use float::canonical_bits;
 pub use read::{Ending, Line, Record, read};
+pub use resume::{Point, Resumable, resumable};
 pub use write::Recorder;
 
 use crate::diag::{Code, codes};

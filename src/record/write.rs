@@ -49,6 +49,11 @@ impl<W: Write> Recorder<W> {
         Ok(recorder)
     }
 
+    /// Goes on with a record whose last event gave this chain, as if nothing had happened.
+    pub fn go_on(writer: W, chain: Digest) -> Self {
+        Self { writer, chain: Chain::resume(chain) }
+    }
+
     /// Writes one event; a step or an evaluation is added to the chain first. Returns the chain's digest.
     ///
     /// # Errors
@@ -64,6 +69,11 @@ impl<W: Write> Recorder<W> {
     /// The chain's digest so far: what a checkpoint keeps.
     pub fn chain(&self) -> Digest {
         self.chain.digest()
+    }
+
+    /// The writer, for forcing what it has to the disk.
+    pub fn writer_mut(&mut self) -> &mut W {
+        &mut self.writer
     }
 
     /// Gives the writer back.

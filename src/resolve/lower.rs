@@ -11,8 +11,8 @@ use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
 use crate::plan::initial::InitialWeights;
 use crate::plan::{
-    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
-    Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
+    Block, Checkpoint, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin,
+    ParameterGroup, Plan, Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
 use crate::world::World;
@@ -54,6 +54,7 @@ pub(super) fn manifest(
     let loss = lowering.loss(classes);
     let train = lowering.train();
     let evaluate = lowering.evaluate(classes);
+    let checkpoint = lowering.node("checkpoint").map(|fields| lowering.checkpoint(fields, &evaluate));
     let allow = super::allow::allowed(&checked, lowering.sink);
     let origins = std::mem::take(&mut lowering.origins);
     let mut plan = Plan {
@@ -70,6 +71,7 @@ pub(super) fn manifest(
         schedule,
         train,
         evaluate,
+        checkpoint,
         allow,
         modules: modules.uses(),
         origins,
@@ -539,20 +541,7 @@ impl<'a> Lowering<'a, '_> {
             manifest::table().iter().find(|rule| rule.name == "evaluate").unwrap_or(&manifest::table()[0]),
         );
         let fields = self.node("evaluate").unwrap_or(&default);
-        let steps: Option<u64> = fields.optional_whole("steps");
-        if fields.is_written("every") && fields.is_written("steps") {
-            let diagnostic = Diagnostic::error(codes::CONFLICT, "`every` and `steps` exclude each other");
-            let span = |name: &str| fields.span(name).unwrap_or_else(|| self.place(Some(fields)));
-            let diagnostic = diagnostic.at(span("steps"), "one rhythm").at(span("every"), "another rhythm");
-            self.sink.push(diagnostic.help("keep one of them"));
-        }
-        let every = match (steps, fields.optional_text("every")) {
-            (Some(steps), _) => Every::Steps(steps),
-            (None, Some("end")) => Every::End,
-            _ => Every::Epoch,
-        };
-        let rhythm = fields.get("every").or(fields.get("steps")).and_then(|field| field.span);
-        self.origin("evaluate.every", rhythm);
+        let every = self.rhythm("evaluate", fields);
         self.origin("evaluate.metrics", fields.get("metrics").and_then(|field| field.span));
         let mut metrics = primitive::names(fields, "metrics", &["accuracy", "loss"], self.sink);
         if fields.get("metrics").is_none() {
@@ -571,6 +560,40 @@ impl<'a> Lowering<'a, '_> {
             self.sink.push(diagnostic.at(span, "does not fit the data").help("write `metrics=\"loss\"`"));
         }
         Evaluate { every, metrics }
+    }
+
+    /// How often: `every` or `steps`, but not both.
+    fn rhythm(&mut self, section: &str, fields: &Fields<'_>) -> Every {
+        if fields.is_written("every") && fields.is_written("steps") {
+            let diagnostic = Diagnostic::error(codes::CONFLICT, "`every` and `steps` exclude each other");
+            let span = |name: &str| fields.span(name).unwrap_or_else(|| self.place(Some(fields)));
+            let diagnostic = diagnostic.at(span("steps"), "one rhythm").at(span("every"), "another rhythm");
+            self.sink.push(diagnostic.help("keep one of them"));
+        }
+        let rhythm = fields.get("every").or(fields.get("steps")).and_then(|field| field.span);
+        self.origin(format!("{section}.every"), rhythm);
+        match (fields.optional_whole("steps"), fields.optional_text("every")) {
+            (Some(steps), _) => Every::Steps(steps),
+            (None, Some("end")) => Every::End,
+            _ => Every::Epoch,
+        }
+    }
+
+    fn checkpoint(&mut self, fields: &Fields<'_>, evaluate: &Evaluate) -> Checkpoint {
+        let every = self.rhythm("checkpoint", fields);
+        let best = fields.optional_text("best").map(str::to_owned);
+        for name in ["keep", "best"] {
+            self.origin(format!("checkpoint.{name}"), fields.get(name).and_then(|field| field.span));
+        }
+        if let Some(best) = best.as_ref().filter(|best| !evaluate.metrics.contains(best)) {
+            let message = format!("the best {best} is to be kept, and `evaluate` does not measure it");
+            let span = fields.span("best").unwrap_or_else(|| self.place(Some(fields)));
+            let metrics = evaluate.metrics.join(",");
+            let label = format!("evaluated: {metrics}");
+            let help = format!("write `evaluate metrics=\"{metrics},{best}\"`, or another `best`");
+            self.sink.push(Diagnostic::error(codes::CONFLICT, message).at(span, label).help(help));
+        }
+        Checkpoint { every, keep: fields.optional_whole("keep").unwrap_or(2), best }
     }
 }
 

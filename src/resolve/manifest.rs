@@ -108,8 +108,25 @@ pub(crate) fn table() -> &'static [NodeRule] {
                 .property(
                     Rule::text("metrics", "`accuracy`, `loss`, or both, separated by a comma.").optional(),
                 ),
+            checkpoint(),
         ]
     })
+}
+
+/// When the state of the run is kept; none of it can change a bit.
+fn checkpoint() -> NodeRule {
+    let steps = Rule::integer("steps", 1, i64::from(u32::MAX), "Keeps the state after each so many steps.");
+    let keep = Rule::integer("keep", 1, i64::from(u32::MAX), "How many of the newest states stay.");
+    let best = Rule::choice(
+        "best",
+        &["accuracy", "loss"],
+        "Keeps the state with the best value of this metric too.",
+    );
+    NodeRule::new("checkpoint", "keeps the state of the run, so that it can go on after it was killed")
+        .property(Rule::choice("every", &["epoch"], "How often.").numbers_in("steps").optional())
+        .property(steps.optional())
+        .property(keep.or("2"))
+        .property(best.optional())
 }
 
 /// A node that names a module and gives its parameters.

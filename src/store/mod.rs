@@ -32,7 +32,7 @@ pub use atomic::{read_file, write_file, write_parts};
 pub use error::StoreError;
 pub use lock::{LockGuard, hold_file};
 pub use map::{Mapped, bytes_of, numbers_of};
-pub use runs::{RECORD, RunFolder};
+pub use runs::{RECORD, RunFolder, STATES};
 pub use walk::{Entry, EntryKind, Verification, check_file};
 
 use crate::digest::Digest;

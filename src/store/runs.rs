@@ -11,6 +11,9 @@ use std::io;
 /// The file in a run's folder that its events are written to.
 pub const RECORD: &str = "record.ndjson";
 
+/// The folder in a run's folder that holds its states.
+pub const STATES: &str = "checkpoints";
+
 /// The folder of one execution of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
@@ -58,6 +61,16 @@ impl Store {
         Ok((folder, held))
     }
 
+    /// Holds the folder of an execution that is to go on, as [`Store::begin_run`] does; `None` when another process works in it.
+    /// Where the file system has no locks, this cannot be told, and the folder is had.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn hold_run(&self, folder: &RunFolder) -> Result<Option<LockGuard>, StoreError> {
+        let _writing = self.writing("go on with a run in")?;
+        super::lock::try_hold_folder(&folder.path)
+    }
+
     /// Removes the folder of an execution that ended before its first event: it says nothing of anything. One whose
     /// record has content stays.
     ///
@@ -77,6 +90,45 @@ impl Store {
     /// [`StoreError`] naming the path.
     pub fn runs(&self, run_id: &Digest) -> Result<Vec<RunFolder>, StoreError> {
         run_folders(&self.root.join("runs").join(run_id.short()))
+    }
+}
+
+impl RunFolder {
+    /// Removes the states but those of these names, and what a killed process left half written. The folder must be held.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn keep_states(&self, names: &[String]) -> Result<(), StoreError> {
+        let folder = self.path.join(STATES);
+        for name in super::walk::names_in(&folder)? {
+            if !names.contains(&name) {
+                self.remove(&format!("{STATES}/{name}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forces the list of this folder's names to the disk: that of a folder which was made in it survives a power cut.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        atomic::sync_folder(&self.path)
+    }
+
+    /// Removes a file of this folder, if it is there. The folder must be held.
+    ///
+    /// # Errors
+    /// [`StoreError`] naming the path.
+    #[expect(clippy::disallowed_methods, reason = "the store removes its own files")]
+    pub fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &path, error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -95,8 +95,10 @@ impl Store {
                     leftovers.push(Entry::new(EntryKind::Leftover, None, folder.path)?);
                     continue;
                 }
-                for inner in names_in(&folder.path)?.into_iter().filter(|inner| is_temporary(inner)) {
-                    leftovers.push(Entry::new(EntryKind::Leftover, None, folder.path.join(inner))?);
+                for place in [folder.path.clone(), folder.path.join(runs::STATES)] {
+                    for inner in names_in(&place)?.into_iter().filter(|inner| is_temporary(inner)) {
+                        leftovers.push(Entry::new(EntryKind::Leftover, None, place.join(inner))?);
+                    }
                 }
                 entries.push(Entry::new(EntryKind::Run, None, folder.path)?);
             }
@@ -161,6 +163,10 @@ impl Store {
                     // A run holds its folder while it lasts.
                     let folder =
                         if entry.path.is_dir() { &entry.path } else { atomic::folder_of(&entry.path) };
+                    let folder = match folder.file_name() {
+                        Some(runs::STATES) => atomic::folder_of(folder),
+                        _ => folder,
+                    };
                     match lock::try_hold_folder(folder)? {
                         Some(guard) => Some(guard),
                         None => continue,

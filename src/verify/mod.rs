@@ -4,12 +4,14 @@
 //! inconclusive and never the same.
 
 pub mod recorded;
+pub mod segments;
 pub mod verdict;
 
 #[cfg(test)]
 mod tests;
 
 pub use recorded::{Fault, Recorded};
+pub use segments::{Proof, Repeated, Segment};
 pub use verdict::{Against, Answer, Difference, MOST_DIFFERENCES, Verdict, compare};
 
 use crate::diag::{Code, codes};
@@ -20,3 +22,5 @@ pub const DIFFERS: Code = codes::VERIFY_DIFFERS;
 pub const NOT_DETERMINISTIC: Code = codes::VERIFY_NOT_DETERMINISTIC;
 /// There was nothing to compare, or not all of it.
 pub const INCONCLUSIVE: Code = codes::VERIFY_INCONCLUSIVE;
+/// Two runs differ, and no op was found that does.
+pub const BISECT: Code = codes::VERIFY_BISECT;

@@ -96,10 +96,25 @@ impl Verdict {
 
 /// Compares a run with what is expected of it.
 pub fn compare(expected: &Recorded, actual: &Record) -> Verdict {
+    compare_by(expected, actual, Comparison::all)
+}
+
+/// Compares a part of a run, which has no end, with the steps and evaluations that are expected of it.
+pub fn compare_part(expected: &Recorded, actual: &Record) -> Verdict {
+    compare_by(expected, actual, |comparison, expected, actual| {
+        comparison.events(expected, &Recorded::from_record(actual));
+    })
+}
+
+fn compare_by(
+    expected: &Recorded,
+    actual: &Record,
+    how: impl FnOnce(&mut Comparison, &Recorded, &Record),
+) -> Verdict {
     let run_id = actual.started.run_id;
     let mut comparison = Comparison { verdict: empty(run_id) };
     match expected.run_id {
-        Some(expected_id) if expected_id == run_id => comparison.all(expected, actual),
+        Some(expected_id) if expected_id == run_id => how(&mut comparison, expected, actual),
         Some(other) => comparison
             .verdict
             .missing
@@ -138,6 +153,11 @@ struct Comparison {
 impl Comparison {
     fn all(&mut self, expected: &Recorded, actual: &Record) {
         let actual = Recorded::from_record(actual);
+        self.events(expected, &actual);
+        self.end(expected, &actual);
+    }
+
+    fn events(&mut self, expected: &Recorded, actual: &Recorded) {
         let steps: BTreeMap<u64, _> =
             actual.steps.iter().map(|(step, chain)| (step.step, (step, *chain))).collect();
         // In the order of the run: the evaluations of a step come after it.
@@ -170,7 +190,6 @@ impl Comparison {
             self.evaluation(key, evaluation, actual.evaluations.get(key));
         }
         shorten(&mut self.verdict.missing);
-        self.end(expected, &actual);
     }
 
     fn evaluation(

@@ -2,10 +2,12 @@
 #![expect(clippy::disallowed_methods, reason = "tests meet the outside: files, processes, clocks")]
 
 mod accuracy;
+mod audit;
 mod commands;
 mod damage;
 mod exits;
 mod faults;
+mod kills;
 mod language;
 mod locks;
 mod lsp;
@@ -14,6 +16,7 @@ mod pages;
 mod readme;
 mod reference;
 mod repro;
+mod resume;
 mod runs;
 mod schemas;
 mod weights;

@@ -63,6 +63,7 @@ const NOT_RAISED: &[(u16, &str)] = &[
     (707, "takes a disk that refuses in the middle of a run"),
     (709, "takes an op without a kernel on the device, and every op has one"),
     (710, "takes a build with CUDA, and a device that fails or is missing; the driver's own tests do it"),
+    (712, "a warning of a run that goes on from the state before; tests/suite/resume.rs damages states"),
     (731, "takes data that changes during the run; tests/suite/damage.rs does it"),
     (737, "takes a program that changes the store during the run"),
     (762, "takes a file system that is read-only"),
@@ -73,7 +74,7 @@ const NOT_RAISED: &[(u16, &str)] = &[
 ];
 
 /// Codes that a verdict carries without printing them: the session ends with another exit code than 0, and no other code.
-const IN_A_VERDICT: &[u16] = &[801];
+const IN_A_VERDICT: &[u16] = &[801, 804];
 
 struct Fence<'a> {
     language: &'a str,

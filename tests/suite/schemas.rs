@@ -192,6 +192,14 @@ fn every_document_agrees_with_its_schema() {
         "--names=./all.kdl".to_owned(),
         "--out=a.safetensors".to_owned(),
     ]);
+    place.write("manifest.kdl", SMALL);
+    for other in [&["verify", "--segments=1"][..], &["bisect", "--step=1", "--against=scalar"]] {
+        answer(other.iter().map(|word| (*word).to_owned()).chain([folder_of(&record(&first))]).collect());
+    }
+    place.write("manifest.kdl", super::locks::tiny());
+    let tiny = answer(words("run --lockfile tiny.lock"));
+    answer(vec!["verify".to_owned(), "--hostile".to_owned(), folder_of(&record(&tiny))]);
+    place.write("manifest.kdl", SMALL.replace("lr=2e-3", "lr=3e-3"));
     for line in [
         "diff a.lock manifest.lock",
         "verify",
@@ -213,6 +221,11 @@ fn every_document_agrees_with_its_schema() {
         .map(|name| id_of(name.as_str().expect("a name")))
         .collect();
     assert_eq!(seen, published, "each is met, and none is missing");
+}
+
+/// The folder of a record.
+fn folder_of(record: &str) -> String {
+    record.strip_suffix("/record.ndjson").expect("a record in a folder").to_owned()
 }
 
 /// `amp.lock-check/1` of `lock-check-1`.

@@ -7,6 +7,7 @@
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
 use super::fingerprint::{Keys, fingerprint};
+use super::tap::{Seen, SharedTap, Tap};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
@@ -87,6 +88,8 @@ pub struct Engine {
     keys: Keys,
     /// Seconds and calls by op kind, when somebody measures.
     profile: Option<BTreeMap<String, OpTime>>,
+    /// Who looks into steps, in this order.
+    taps: Vec<SharedTap>,
 }
 
 impl Engine {
@@ -103,6 +106,7 @@ impl Engine {
             done: None,
             keys: Keys::new(),
             profile: None,
+            taps: Vec::new(),
         };
         for step in steps {
             engine.add_stage(step);
@@ -320,6 +324,11 @@ impl Engine {
         location.map_or_else(Vec::new, |location| self.memory.at(location).floats(elements).to_vec())
     }
 
+    /// Lets somebody look into every call from now on.
+    pub(in crate::exec) fn add_tap(&mut self, tap: SharedTap) {
+        self.taps.push(tap);
+    }
+
     /// Begins to measure where time goes, or ends and gives what was measured.
     pub fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime> {
         std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
@@ -359,7 +368,7 @@ impl Engine {
     }
 
     fn execute(&mut self, stage: usize, part: Part, position: u64) {
-        let Self { threads, isa, seed, stages, memory, culprit, profile, .. } = self;
+        let Self { threads, isa, seed, stages, memory, culprit, profile, taps, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
         let (Placed { program, locations: places }, nodes) = match part {
@@ -403,7 +412,14 @@ impl Engine {
                             inputs: &inputs,
                             results: &results,
                         };
+                        let seen = || {
+                            let layout = |buffer: &usize| program.buffers[*buffer].layout;
+                            let layouts = instruction.outputs.iter().map(layout).collect();
+                            Seen { pass: part.name(), node, call: &call, layouts }
+                        };
+                        each_tap(taps, |tap| tap.before(&seen(), &outputs));
                         dispatch::run(&call, &mut outputs);
+                        each_tap(taps, |tap| tap.after(&seen(), &mut outputs));
                         if matches!(node.op, Op::Unscale) {
                             *culprit = first_non_finite(&call, &outputs);
                         }
@@ -428,6 +444,14 @@ impl Engine {
                 }
             }
         });
+    }
+}
+
+fn each_tap(taps: &[SharedTap], mut show: impl FnMut(&mut dyn Tap)) {
+    for tap in taps {
+        if let Ok(mut tap) = tap.lock() {
+            show(&mut *tap);
+        }
     }
 }
 
@@ -477,6 +501,20 @@ impl Backend for Engine {
         Ok(self.set_cell(name, values))
     }
 
+    fn set_integers(&mut self, name: &str, values: &[i32]) -> Result<bool, ExecFault> {
+        Ok(match self.names.get(name).map(|index| &mut self.memory.cells[*index]) {
+            Some(Buffer::Integer(cell)) if cell.len() == values.len() => {
+                cell.copy_from_slice(values);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    fn cpu(&mut self) -> Option<&mut Engine> {
+        Some(self)
+    }
+
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.step_graph(stage)
     }
@@ -520,4 +558,14 @@ enum Part {
     Micro,
     Update,
     Evaluation,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Micro => "micro-batch",
+            Self::Update => "update",
+            Self::Evaluation => "evaluation",
+        }
+    }
 }

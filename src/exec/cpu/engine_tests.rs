@@ -12,7 +12,7 @@ use crate::graph::{DType, LabelKind};
 use crate::plan::{Block, Layer, LayerKind, Loss, Optimizer, Scaler};
 use std::collections::BTreeMap;
 
-fn engine(sample: &Sample, threads: usize, isa: Isa) -> Engine {
+pub(super) fn engine(sample: &Sample, threads: usize, isa: Isa) -> Engine {
     let threads = Threads::new(threads).expect("threads");
     let mut engine = Engine::new(vec![sample.compile().step], 42, threads, isa);
     engine.set_scale(sample.plan.scaler.first_scale());
@@ -20,7 +20,7 @@ fn engine(sample: &Sample, threads: usize, isa: Isa) -> Engine {
 }
 
 /// Batches of 4 of what the sample is fed, from a stream.
-fn batches(sample: &Sample, number: u64, count: usize) -> Vec<Batch> {
+pub(super) fn batches(sample: &Sample, number: u64, count: usize) -> Vec<Batch> {
     let stream = Stream::new(9, number);
     (0..count as u64)
         .map(|micro| {

@@ -19,6 +19,8 @@ pub mod group_norm;
 mod kernel_tests;
 pub mod layer_norm;
 pub mod layout;
+#[cfg(test)]
+mod look_tests;
 pub mod loss;
 pub mod matrix;
 pub mod mean;
@@ -32,6 +34,7 @@ pub mod rms_norm;
 pub mod rotary;
 pub mod rows;
 pub mod softmax;
+pub(in crate::exec) mod tap;
 pub mod threads;
 pub mod update;
 pub mod upsample;

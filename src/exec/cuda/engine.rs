@@ -290,6 +290,17 @@ impl Backend for Engine {
         }
     }
 
+    fn set_integers(&mut self, name: &str, values: &[i32]) -> Result<bool, ExecFault> {
+        match self.place(name) {
+            Some((address, cell)) if cell.integer && cell.elements == values.len() => {
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                self.device.upload(address, &bytes)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.stages.get(stage).map(|stage| &stage.step)
     }

@@ -20,7 +20,10 @@ pub mod relative_position;
 pub mod rms_norm;
 pub mod rotary;
 pub mod rows;
+mod run;
 pub mod scaler;
 pub mod softmax;
 pub mod update;
 pub mod upsample;
+
+pub(in crate::exec) use run::run;

@@ -39,6 +39,7 @@ fn word() -> impl Strategy<Value = String> {
         "schedule",
         "train",
         "evaluate",
+        "checkpoint",
         "loss",
         "source",
         "sources",
@@ -389,6 +390,7 @@ fn names_comments_and_module_names_say_nothing() {
         ("source \"data/digits.csv.gz\"", "source \"./other/file.csv\""),
         ("train=0.8 test=0.2", "train=0.8 test=0.2 seed=0 shuffle=#true"),
         ("evaluate every=\"epoch\" metrics=\"accuracy\"", ""),
+        ("evaluate every=\"epoch\"", "checkpoint steps=5 keep=3 best=\"accuracy\"\nevaluate every=\"epoch\""),
         ("environment \"std:environments/cpu\"", ""),
         (
             "schedule \"std:schedules/cosine\" warmup=20",

@@ -3,10 +3,12 @@
 use super::super::engine::Engine;
 use super::*;
 use crate::autodiff::samples::{self, Sample};
-use crate::exec::backend::Backend as _;
+use crate::digest::Digest;
+use crate::exec::backend::Backend;
 use crate::exec::cpu::engine as on_cpu;
 use crate::exec::cpu::engine::Batch;
 use crate::exec::program::{Action, Place, Program};
+use crate::exec::state::{self, Position};
 use crate::graph::{LabelKind, StepGraph};
 use crate::plan::Policy;
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,6 +196,48 @@ fn whole_steps_have_the_bits_of_the_cpu() {
             let (expected, found) = (reference.predict(&given), engine.predict(&given).expect("answers"));
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&expected), bits(&found), "{name}: evaluation");
+        }
+    }
+}
+
+/// What a run that goes on needs of a device: all of its state leaves it, and enters another one.
+#[test]
+fn a_state_is_that_of_the_cpu_and_goes_on_on_either() {
+    let id = Digest([1; 32]);
+    let position = Position { run_id: id, step: 2, epoch: 0, batch: 2, chain: id, best: None };
+    for index in 0..devices().len() {
+        for (name, sample, step) in sample_steps().into_iter().filter(|(name, ..)| name.ends_with("amp-fp16"))
+        {
+            let open = || {
+                let device = devices().swap_remove(index);
+                let steps = vec![step.clone()];
+                Engine::new(steps, 42, device, Arithmetic::Portable, threads(), Isa::detect())
+                    .expect("an engine")
+            };
+            let micro = sample.plan.train.accumulate.max(1) as u64;
+            let go = |engine: &mut dyn Backend, number: u64| {
+                let batches: Vec<Batch> =
+                    (0..micro).map(|index| batch(&sample, number * micro + index)).collect();
+                let result = engine.step(0, &batches, number, 0.01).expect("a step");
+                (result, engine.fingerprint().expect("a digest"))
+            };
+            let (mut device, mut cpu) =
+                (open(), on_cpu::Engine::new(vec![step.clone()], 42, threads(), Isa::detect()));
+            for engine in [&mut device as &mut dyn Backend, &mut cpu] {
+                engine.set_scale(sample.plan.scaler.first_scale()).expect("an upload");
+                (0..2).for_each(|number| {
+                    go(engine, number);
+                });
+            }
+            let bytes = state::bytes(&mut device, &position).expect("a state");
+            assert!(bytes == state::bytes(&mut cpu, &position).expect("a state"), "{name}");
+            let expected = go(&mut cpu, 2);
+            let (mut device, mut cpu) =
+                (open(), on_cpu::Engine::new(vec![step.clone()], 42, threads(), Isa::detect()));
+            for engine in [&mut device as &mut dyn Backend, &mut cpu] {
+                assert_eq!(state::restore(engine, &bytes, &id).expect("it fits"), position);
+                assert_eq!(go(engine, 2), expected, "{name}");
+            }
         }
     }
 }

@@ -1,0 +1,132 @@
+//! A recorded run on this machine again, in this process: what repeats parts of it and what looks into its steps begin here.
+//!
+//! Invariant: nothing is repeated unless the manifest that is there now gives the run id of the record.
+
+use super::args::{Machine, Places};
+use super::device::{self, Opened};
+use super::pipeline::{self, Ready};
+use super::{Exit, Failure, Ui, run, runs, verify};
+use crate::exec::backend::Backend;
+use crate::exec::state;
+use crate::graph::StepGraph;
+use crate::plan;
+use crate::probe::Environment;
+use crate::record::Record;
+use crate::store::{self, RECORD, Store};
+use crate::world::{Disk, World as _};
+use camino::{Utf8Path, Utf8PathBuf};
+
+/// A recorded run, ready to be repeated.
+pub struct Again {
+    /// The record.
+    pub record: Record,
+    /// The folder that the record is in, and its states with it.
+    pub folder: Utf8PathBuf,
+    /// All stages of its manifest.
+    pub ready: Ready,
+    kind: device::Kind,
+    environment: Environment,
+    /// A store that goes when all is done.
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Again {
+    /// Reads a record and goes through the stages of its manifest. Prepared data comes from the store that was asked for, from
+    /// the one that the record lies in, or from a temporary one.
+    pub fn new(
+        path: &Utf8Path,
+        asked_store: Option<&Utf8Path>,
+        machine: &Machine,
+        wanted: Option<device::Kind>,
+        ui: &Ui,
+    ) -> Result<Self, Failure> {
+        let record_path = runs::record_path(path).ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("`{path}` is no record: a lock has no states to begin with"))
+                .help("name the folder of a run; `amp store ls` lists them")
+        })?;
+        pipeline::require_isa(machine)?;
+        let record = runs::read_record(&record_path)?.warn(ui);
+        let manifest = verify::manifest_of(&record, path)?;
+        let (root, temporary) = match asked_store.map(Utf8Path::to_owned).or_else(|| store_of(&record_path)) {
+            Some(root) => (root, None),
+            None => {
+                let failed = |why: String| {
+                    Failure::new(Exit::Machine, format!("no temporary folder could be made: {why}"))
+                };
+                let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
+                let root = Utf8Path::from_path(folder.path())
+                    .ok_or_else(|| failed("its name is not UTF-8".to_owned()))?;
+                (root.join("store"), Some(folder))
+            }
+        };
+        let store = Store::open(&root, true)?;
+        // No lock is read or written: the record says what was followed.
+        let places = Places { lockfile: Some(root.join("no.lock")), store: None };
+        let ready = pipeline::ready(&manifest, &places, &store, ui)?;
+        if ready.fresh.header.id != record.started.run_id {
+            verify::changed(path, &manifest, ui);
+            let message = format!(
+                "`{manifest}` gives run id {}, and the record is of {}",
+                ready.fresh.header.id, record.started.run_id
+            );
+            return Err(Failure::new(Exit::Inconclusive, message).code(crate::verify::INCONCLUSIVE));
+        }
+        let environment = Environment::probe();
+        let (kind, environment_wanted) = device::choose(wanted, &ready.resolved.plan)?;
+        run::satisfy(&environment, &environment_wanted)?;
+        if kind == device::Kind::Cpu {
+            pipeline::require_memory(&ready, &environment)?;
+        }
+        let folder = pipeline::folder_of(&record_path).to_owned();
+        Ok(Self { record, folder, ready, kind, environment, _temporary: temporary })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &plan::Plan {
+        &self.ready.resolved.plan
+    }
+
+    /// How many engines of this run fit beside one another: one on a device of its own.
+    pub fn engines(&self, wanted: usize) -> usize {
+        if self.kind != device::Kind::Cpu {
+            return 1;
+        }
+        let needed = pipeline::memory_needed(&self.ready).max(1);
+        let room = self.environment.memory_bytes.unwrap_or(u64::MAX) / 2;
+        wanted.min(usize::try_from(room / needed).unwrap_or(usize::MAX)).max(1)
+    }
+
+    /// A new engine at the start of the run.
+    pub fn open(&self, machine: &Machine) -> Result<Opened, Failure> {
+        let compiled = std::iter::once(&self.ready.compiled).chain(&self.ready.short);
+        let steps: Vec<StepGraph> = compiled.map(|compiled| compiled.step.clone()).collect();
+        let machine = pipeline::machine(machine)?;
+        let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment)?;
+        self.ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
+        Ok(opened)
+    }
+
+    /// Puts a state of the run into an engine; one whose bytes do not match their digest is an integrity fault.
+    pub fn restore(
+        &self,
+        engine: &mut dyn Backend,
+        (file, digest): &(String, crate::digest::Digest),
+    ) -> Result<(), Failure> {
+        let path = self.folder.join(file);
+        store::check_file(&path, *digest).map_err(runs::checkpoint_failure)?;
+        let bytes = Disk.read(&path).map_err(|error| Failure::new(Exit::Integrity, error.to_string()))?;
+        state::restore(engine, &bytes, &self.record.started.run_id)?;
+        Ok(())
+    }
+}
+
+/// The store that the record of a run lies in: `ROOT/runs/ID/SERIAL/record.ndjson`.
+fn store_of(record: &Utf8Path) -> Option<Utf8PathBuf> {
+    let absolute = pipeline::absolute(record).ok()?;
+    let (run, name) = (absolute.parent()?, absolute.file_name()?);
+    let runs = run.parent()?.parent()?;
+    let root = runs.parent()?;
+    let is_store =
+        name == RECORD && runs.file_name() == Some("runs") && Disk.read(&root.join("version")).is_ok();
+    is_store.then(|| root.to_owned())
+}

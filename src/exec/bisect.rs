@@ -1,0 +1,240 @@
+//! The first op of a step whose bits differ between two implementations of it.
+//!
+//! Each node of the step runs as always, and then once more with other kernels on the very same operands; so what differs first
+//! is where the difference begins, and no later op has anything to do with it. The operands of in-place ops are kept from before.
+
+use super::backend::Backend;
+use super::cpu::buffer::Buffer;
+use super::cpu::dispatch::{self, Call};
+use super::cpu::tap::{Seen, SharedTap, Tap};
+use super::program::Layout;
+use crate::arithmetic::Isa;
+use crate::record::float::{canonical_bits, ulps};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// What a step is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernels {
+    /// The kernels of an instruction set.
+    Isa(Isa),
+    /// The plain reference implementation; the scalar kernels for ops that it has not in this form.
+    Reference,
+}
+
+impl fmt::Display for Kernels {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Isa(isa) => write!(formatter, "{isa}"),
+            Self::Reference => formatter.write_str("reference"),
+        }
+    }
+}
+
+/// A number of a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Element {
+    /// A float of any format.
+    Float(f32),
+    /// An index or a counter.
+    Integer(i32),
+}
+
+impl Element {
+    /// Its bits, all NaNs being one.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Float(value) => canonical_bits(value),
+            Self::Integer(value) => value.cast_unsigned(),
+        }
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Float(value) => formatter.write_str(&crate::lock::write::float_text(*value)),
+            Self::Integer(value) => write!(formatter, "{value}"),
+        }
+    }
+}
+
+/// An element whose bits differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ElementDifference {
+    /// Its place in the result, an index for each axis.
+    pub index: Vec<usize>,
+    /// What the step's own kernel gave, and what the other one gave.
+    pub values: [Element; 2],
+    /// Distance in units in the last place, for two numbers.
+    pub ulps: Option<u64>,
+}
+
+/// The first op whose bits differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpDifference {
+    /// Which call of the step it is, from 0.
+    pub place: usize,
+    /// `micro-batch`, `update` or `evaluation`.
+    pub pass: String,
+    /// The op's kind.
+    pub kind: String,
+    /// The layer that it comes from.
+    pub layer: String,
+    /// Name of the result.
+    pub result: String,
+    /// Its sizes.
+    pub shape: Vec<usize>,
+    /// How many elements differ.
+    pub differing: usize,
+    /// The first one.
+    pub first: ElementDifference,
+    /// The one that is farthest apart.
+    pub farthest: ElementDifference,
+    /// The kernels that computed both sides.
+    pub kernels: [String; 2],
+}
+
+/// A comparison that goes on while the engine that it looks into runs.
+pub struct Looking(Arc<Mutex<OpByOp>>);
+
+impl Looking {
+    /// Compares every call of an engine from now on with what other kernels give; `None` for a backend whose calls cannot be
+    /// seen one by one.
+    pub fn into(engine: &mut dyn Backend, against: Kernels) -> Option<Self> {
+        let looking = Arc::new(Mutex::new(OpByOp::new(against)));
+        engine.cpu()?.add_tap(Arc::clone(&looking) as SharedTap);
+        Some(Self(looking))
+    }
+
+    /// How many calls were equal before the first difference, and that difference.
+    pub fn seen(&self) -> (usize, Option<OpDifference>) {
+        self.0.lock().map_or((0, None), |looking| (looking.calls, looking.found.clone()))
+    }
+}
+
+/// Runs every node a second time, with other kernels, and keeps the first difference.
+struct OpByOp {
+    against: Kernels,
+    before: Vec<Buffer>,
+    calls: usize,
+    found: Option<OpDifference>,
+}
+
+impl OpByOp {
+    fn new(against: Kernels) -> Self {
+        Self { against, before: Vec::new(), calls: 0, found: None }
+    }
+
+    /// The results of a call by the other kernels, and which those were.
+    fn again(&mut self, call: &Call<'_>) -> (Vec<Buffer>, String) {
+        let mut outputs = std::mem::take(&mut self.before);
+        let isa = match self.against {
+            Kernels::Isa(isa) => isa,
+            Kernels::Reference => {
+                if super::reference::run(call, &mut outputs) {
+                    return (outputs, "reference".to_owned());
+                }
+                Isa::Scalar
+            }
+        };
+        let Call { threads, seed, position, op, layout, inputs, results, .. } = *call;
+        let other = Call { isa, threads, seed, position, op, layout, inputs, results };
+        dispatch::run(&other, &mut outputs);
+        (outputs, kernel(isa))
+    }
+}
+
+fn kernel(isa: Isa) -> String {
+    format!("cpu/{isa}")
+}
+
+impl Tap for OpByOp {
+    fn before(&mut self, _seen: &Seen<'_>, outputs: &[Buffer]) {
+        if self.found.is_none() {
+            self.before = outputs.to_vec();
+        }
+    }
+
+    fn after(&mut self, seen: &Seen<'_>, outputs: &mut [Buffer]) {
+        if self.found.is_some() {
+            return;
+        }
+        let (again, name) = self.again(seen.call);
+        for (index, value) in seen.call.results.iter().enumerate() {
+            let pair = [&outputs[index], &again[index]];
+            let Some((differing, first, farthest)) = compare(pair, &value.shape, seen.layouts[index]) else {
+                continue;
+            };
+            self.found = Some(OpDifference {
+                place: self.calls,
+                pass: seen.pass.to_owned(),
+                kind: seen.node.op.kind().to_owned(),
+                layer: seen.node.layer.clone(),
+                result: value.name.clone(),
+                shape: value.shape.clone(),
+                differing,
+                first,
+                farthest,
+                kernels: [kernel(seen.call.isa), name],
+            });
+            return;
+        }
+        self.calls += 1;
+    }
+}
+
+/// How many elements differ, the first in row-major order and the farthest; `None` when none differs.
+fn compare(
+    pair: [&Buffer; 2],
+    shape: &[usize],
+    layout: Layout,
+) -> Option<(usize, ElementDifference, ElementDifference)> {
+    let elements: usize = shape.iter().product();
+    let at = |buffer: &Buffer, place: usize| match buffer {
+        Buffer::Float(values) => values.get(place).copied().map(Element::Float),
+        Buffer::Integer(values) => values.get(place).copied().map(Element::Integer),
+    };
+    let mut found: Option<(usize, ElementDifference, ElementDifference)> = None;
+    for element in 0..elements {
+        let index = index_of(element, shape);
+        let place = match (layout, shape, index.as_slice()) {
+            (Layout::ChannelsLast, [_, channels, height, width], [n, c, h, w]) => {
+                ((n * height + h) * width + w) * channels + c
+            }
+            _ => element,
+        };
+        let (Some(left), Some(right)) = (at(pair[0], place), at(pair[1], place)) else { continue };
+        if left.bits() == right.bits() {
+            continue;
+        }
+        let distance = match (left, right) {
+            (Element::Float(left), Element::Float(right)) => ulps(left, right),
+            _ => None,
+        };
+        let difference = ElementDifference { index, values: [left, right], ulps: distance };
+        match &mut found {
+            None => found = Some((1, difference.clone(), difference)),
+            Some((count, _, farthest)) => {
+                *count += 1;
+                // A NaN against a number is farther than any two numbers.
+                let rank = |difference: &ElementDifference| difference.ulps.unwrap_or(u64::MAX);
+                if rank(&difference) > rank(farthest) {
+                    *farthest = difference;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The index of each axis of a row-major place.
+fn index_of(mut place: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; shape.len()];
+    for (axis, size) in shape.iter().enumerate().rev() {
+        let size = (*size).max(1);
+        index[axis] = place % size;
+        place /= size;
+    }
+    index
+}
