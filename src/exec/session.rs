@@ -105,41 +105,64 @@ fn train_here(
     engine.set_scale(plan.scaler.first_scale())?;
     let accumulate = u64::from(plan.train.accumulate.max(1));
     let mut order = None;
-    for number in 0..length.steps {
-        if observer.stop() {
-            return Ok(Ending::Interrupted(number));
-        }
+    let mut batches_of = |number: u64| -> Vec<Batch> {
         let (epoch, within) = (number / length.steps_per_epoch, number % length.steps_per_epoch);
         let order = match &order {
             Some((of, order)) if *of == epoch => order,
             _ => &order.insert((epoch, batches.epoch(epoch))).1,
         };
-        let micro_batches: Vec<Batch> = (0..accumulate)
-            .map(|micro| {
-                let indices = order.batch((within * accumulate + micro) as usize);
-                gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
-            })
-            .collect();
+        let micro_batches = (0..accumulate).map(|micro| {
+            let indices = order.batch((within * accumulate + micro) as usize);
+            gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
+        });
+        micro_batches.collect()
+    };
+    let begin = |engine: &mut dyn Backend, number: u64, micro_batches: &[Batch]| {
         let full = micro_batches[0].features.len() == plan.data.batch * split.width();
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
         for (group, settings) in plan.groups.iter().enumerate() {
             let base = settings.optimizer.learning_rate();
             engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps))?;
         }
-        let result = engine.step(usize::from(!full), &micro_batches, number, rate)?;
+        engine.begin(usize::from(!full), micro_batches, number, rate)?;
+        Ok::<f32, ExecFault>(rate)
+    };
+    let (mut next, mut begun) = (None, None);
+    for number in 0..length.steps {
+        let rate = match begun.take() {
+            Some(rate) => rate,
+            None if observer.stop() => return Ok(Ending::Interrupted(number)),
+            None => begin(engine, number, &next.take().unwrap_or_else(|| batches_of(number)))?,
+        };
+        let follows = number + 1 < length.steps;
+        if follows && engine.works_beside() {
+            engine.ahead(next.insert(batches_of(number + 1)))?;
+        }
+        let (result, seal) = (engine.finish()?, engine.seal()?);
+        let due = is_due(plan.evaluate.every, number + 1, &length);
+        // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
+        let plain = follows
+            && engine.works_beside()
+            && !due
+            && !result.skipped
+            && result.loss.is_finite()
+            && !observer.stop();
+        if let Some(batches) = next.take_if(|_| plain) {
+            begun = Some(begin(engine, number + 1, &batches)?);
+        }
         let step = Step {
             step: number + 1,
-            epoch,
+            epoch: number / length.steps_per_epoch,
             loss: result.loss,
             gradient_norm: result.gradient_norm,
             scale: result.scale,
             learning_rate: rate,
             skipped: result.skipped,
-            fingerprint: engine.fingerprint()?,
+            fingerprint: seal.digest(),
         };
         observer.event(&Event::Step(step))?;
         judge(plan, engine, number, &result, observer)?;
-        if is_due(plan.evaluate.every, number + 1, &length) {
+        if due {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
             }
