@@ -43,8 +43,10 @@ const MOST_NAMES: usize = 12;
 /// The names of classes by their numbers, the first of them when there are many.
 fn named(names: &[String]) -> String {
     let shown = names.iter().take(MOST_NAMES).enumerate();
-    let shown: Vec<String> = shown.map(|(number, name)| format!("{number} {}", name.escape_debug())).collect();
-    let more = if names.len() > MOST_NAMES { format!(", … ({} in all)", names.len()) } else { String::new() };
+    let shown: Vec<String> =
+        shown.map(|(number, name)| format!("{number} {}", name.escape_debug())).collect();
+    let more =
+        if names.len() > MOST_NAMES { format!(", … ({} in all)", names.len()) } else { String::new() };
     shown.join(", ") + &more
 }
 

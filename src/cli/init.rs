@@ -218,13 +218,16 @@ fn picture_shape(kind: &Kind, look: &mut Look, asked: &[u32]) -> Result<Vec<usiz
         [] => look.shape.clone(),
         [1 | 3, _, _] => asked,
         _ => {
-            let message = format!("found the shape {asked:?}, expected channels (3, or 1 for grey), height and width");
+            let message =
+                format!("found the shape {asked:?}, expected channels (3, or 1 for grey), height and width");
             return Err(Failure::new(Exit::Usage, message).help("write, for example, `--shape 3,224,224`"));
         }
     };
     if kind.takes_pictures() && !fits(kind, &shape) {
         let message = format!("an example of shape {shape:?} is no picture that `{}` can take", kind.name);
-        return Err(Failure::new(Exit::Usage, message).help("write another `--shape`, such as `--shape 3,64,64`"));
+        return Err(
+            Failure::new(Exit::Usage, message).help("write another `--shape`, such as `--shape 3,64,64`")
+        );
     }
     if shape != look.shape {
         look.fit = Some(Fit::Centre { shorter: Some(shape[1].max(shape[2])) });

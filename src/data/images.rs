@@ -47,14 +47,14 @@ impl Folders {
         folder: &Utf8Path,
         world: &dyn World,
     ) -> Result<Self, Vec<DataFault>> {
-        let (train, test) = match (list(train, folder, world), test.map(|test| list(test, folder, world)).transpose())
-        {
-            (Ok(train), Ok(test)) => (train, test),
-            (train, test) => {
-                let faults = [train.err(), test.err()];
-                return Err(super::fault::each_once(faults.into_iter().flatten().flatten()));
-            }
-        };
+        let (train, test) =
+            match (list(train, folder, world), test.map(|test| list(test, folder, world)).transpose()) {
+                (Ok(train), Ok(test)) => (train, test),
+                (train, test) => {
+                    let faults = [train.err(), test.err()];
+                    return Err(super::fault::each_once(faults.into_iter().flatten().flatten()));
+                }
+            };
         let mut faults: Vec<DataFault> = unlike(spec, &train).into_iter().collect();
         if let Some(test) = &test {
             let unknown = test.classes.iter().filter(|name| !train.classes.contains(name));
@@ -83,8 +83,10 @@ impl Folders {
             None => reader.open(first).and_then(|bytes| first.decoded(&bytes, images)).map_err(one)?.size,
         };
         let splits = self.splits(spec).map_err(one)?;
-        let labels: Vec<Vec<i32>> =
-            splits.iter().map(|(_, pictures)| pictures.iter().map(|picture| picture.class as i32).collect()).collect();
+        let labels: Vec<Vec<i32>> = splits
+            .iter()
+            .map(|(_, pictures)| pictures.iter().map(|picture| picture.class as i32).collect())
+            .collect();
         let names: String = self.train.classes.iter().map(|name| format!("{name}\0")).collect();
         let mut counts = vec![[0; VALUES]; images.channels];
         let mut put = |piece: &[u8]| write(piece).map_err(|error| one(error.into()));
@@ -98,7 +100,8 @@ impl Folders {
         if !faults.is_empty() {
             return Err(few(faults));
         }
-        let counts: Vec<u8> = counts.as_flattened().iter().flat_map(|count| u64::to_le_bytes(*count)).collect();
+        let counts: Vec<u8> =
+            counts.as_flattened().iter().flat_map(|count| u64::to_le_bytes(*count)).collect();
         let mut put = |piece: &[u8]| write(piece).map_err(|error| one(error.into()));
         put(names.as_bytes())?;
         put(&counts)
@@ -111,7 +114,8 @@ impl Folders {
             Split::Whole => vec![("train".to_owned(), all.clone())],
             Split::Fractions { parts, shuffle } => {
                 let chosen = split::split(parts, *shuffle, all.len())?;
-                let pictures = |chosen: Vec<u32>| chosen.iter().map(|index| all[*index as usize].clone()).collect();
+                let pictures =
+                    |chosen: Vec<u32>| chosen.iter().map(|index| all[*index as usize].clone()).collect();
                 parts.iter().zip(chosen).map(|(part, chosen)| (part.name.clone(), pictures(chosen))).collect()
             }
         };
@@ -145,7 +149,9 @@ fn described(
         ("histogram".to_owned(), "U64", vec![channels, VALUES], 8 * channels * VALUES),
     ];
     let tensors: Vec<_> = labels.chain(pixels).chain(rest).collect();
-    header(tensors.iter().map(|(name, number, shape, bytes)| (name.as_str(), *number, shape.as_slice(), *bytes)))
+    header(
+        tensors.iter().map(|(name, number, shape, bytes)| (name.as_str(), *number, shape.as_slice(), *bytes)),
+    )
 }
 
 /// The fault of a folder that has not as many classes as are declared.
@@ -153,18 +159,24 @@ fn unlike(spec: &DataSpec, train: &Folder) -> Option<DataFault> {
     let (declared, found) = (spec.classes? as usize, train.classes.len());
     (declared != found).then(|| {
         let path = &train.source.path;
-        DataFault::new(codes::LABEL, format!("found {found} folders of classes in `{path}`, expected {declared}"))
-            .at(path)
-            .help(format!("write `classes={found}`, or leave it out: each folder is a class"))
+        DataFault::new(
+            codes::LABEL,
+            format!("found {found} folders of classes in `{path}`, expected {declared}"),
+        )
+        .at(path)
+        .help(format!("write `classes={found}`, or leave it out: each folder is a class"))
     })
 }
 
 /// The fault of a class that occurs in the test folder alone.
 fn not_learned(name: &str, train: &Folder, test: &Folder) -> DataFault {
     let (train, test) = (&train.source.path, &test.source.path);
-    DataFault::new(codes::LABEL, format!("found the class `{name}` in `{test}`, expected one of those in `{train}`"))
-        .at(test.join(name))
-        .help("name the folders of a class alike in both, or take this one away")
+    DataFault::new(
+        codes::LABEL,
+        format!("found the class `{name}` in `{test}`, expected one of those in `{train}`"),
+    )
+    .at(test.join(name))
+    .help("name the folders of a class alike in both, or take this one away")
 }
 
 /// What reads pictures.
@@ -197,7 +209,9 @@ impl Reader<'_> {
             let read: Vec<_> = some.iter().map(|picture| (picture, self.open(picture))).collect();
             let (images, first) = (self.images, self.first);
             let decode = |(picture, bytes): (&Picture, Result<Vec<u8>, DataFault>)| {
-                picture.example(&bytes?, images, size, first.as_str()).map_err(|fault| fault.at(&picture.path))
+                picture
+                    .example(&bytes?, images, size, first.as_str())
+                    .map_err(|fault| fault.at(&picture.path))
             };
             let examples: Vec<Result<Vec<u8>, DataFault>> = read.into_par_iter().map(decode).collect();
             for example in examples {
@@ -219,7 +233,13 @@ impl Reader<'_> {
 
 impl Picture {
     /// The example that this picture is, from its file's bytes.
-    fn example(&self, bytes: &[u8], images: &Images, size: [usize; 2], first: &str) -> Result<Vec<u8>, DataFault> {
+    fn example(
+        &self,
+        bytes: &[u8],
+        images: &Images,
+        size: [usize; 2],
+        first: &str,
+    ) -> Result<Vec<u8>, DataFault> {
         fitted(&self.decoded(bytes, images)?, images, size, first)
     }
 

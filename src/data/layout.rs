@@ -133,7 +133,10 @@ pub(super) fn computed(spec: &DataSpec, synthetic: &Synthetic) -> Result<Prepare
     for (name, length) in names {
         let (shape, label_shape) = (shape.clone(), label_shape.clone());
         let vocabulary = synthetic.vocabulary();
-        layouts.insert(name, Layout { length, shape, vocabulary, label_shape, stride: 0, first, levels: Vec::new() });
+        layouts.insert(
+            name,
+            Layout { length, shape, vocabulary, label_shape, stride: 0, first, levels: Vec::new() },
+        );
         first += length;
     }
     let mut hasher = Hasher::new();

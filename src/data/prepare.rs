@@ -51,7 +51,8 @@ fn read_and_prepare(
     }
     let read = Read::of(spec, folder, world)?;
     let sources = read.sources();
-    let key = key_of(spec, |path| sources.iter().find(|source| source.path == *path).map(|source| source.digest));
+    let key =
+        key_of(spec, |path| sources.iter().find(|source| source.path == *path).map(|source| source.digest));
     let warnings = match &read {
         Read::Files(files) => warnings(spec, files),
         Read::Folders(..) => Vec::new(),
@@ -92,11 +93,9 @@ fn read_and_prepare(
         }
     }
     let (content, backing) = match read {
-        Read::Folders(images, folders) => {
-            keep_made(store, &key, &mut notes, |write| {
-                folders.make(spec, images, folder, world, write).map_err(Refused::Made)
-            })?
-        }
+        Read::Folders(images, folders) => keep_made(store, &key, &mut notes, |write| {
+            folders.make(spec, images, folder, world, write).map_err(Refused::Made)
+        })?,
         Read::Files(files) if spec.tokens.is_some() => {
             let made = streams::make(spec, &files)?;
             drop(files);
@@ -443,7 +442,9 @@ fn read_table(
             let name = |role| if role == Role::Features { features } else { labels };
             read_arrays(spec, files, pair, |_| gunzip::LIMIT, |bytes, role| tensors::read(bytes, name(role)))?
         }
-        Format::Text | Format::Tokens { .. } | Format::Images(_) | Format::Synthetic(_) => return Err(vec![no_files()]),
+        Format::Text | Format::Tokens { .. } | Format::Images(_) | Format::Synthetic(_) => {
+            return Err(vec![no_files()]);
+        }
     };
     if let Some(shape) = &spec.shape {
         table.reshape(shape).map_err(|fault| vec![fault.at(pair.0)])?;

@@ -218,7 +218,8 @@ impl Tensors {
             return Err("it holds no split".to_owned());
         }
         let characters = file.tensor("vocabulary").ok().and_then(|tensor| tensor.shape().first().copied());
-        let names = file.tensor("classes").map_or_else(|_| Ok(Vec::new()), |names| class_names(names.data()))?;
+        let names =
+            file.tensor("classes").map_or_else(|_| Ok(Vec::new()), |names| class_names(names.data()))?;
         let histogram = file.tensor("histogram").map(|counts| histogram(counts.data())).unwrap_or_default();
         tensors.places = places;
         tensors.characters = characters;
@@ -366,7 +367,9 @@ impl<'a> Encoded<'a> {
     }
 
     fn of(tensors: BTreeMap<String, (&'static str, Vec<usize>, &'a [u8])>) -> Self {
-        let described = tensors.iter().map(|(name, (number, shape, bytes))| (name.as_str(), *number, shape.as_slice(), bytes.len()));
+        let described = tensors
+            .iter()
+            .map(|(name, (number, shape, bytes))| (name.as_str(), *number, shape.as_slice(), bytes.len()));
         let header = header(described);
         Self { header, tensors }
     }

@@ -141,7 +141,9 @@ impl<'a> SplitView<'a> {
                 let width = self.width();
                 let features = match features {
                     FeatureView::Numbers(values) => Values::Floats(rows(values, width, indices)),
-                    FeatureView::Bytes(bytes, levels) => Values::Floats(pictures(bytes, levels, width, indices)),
+                    FeatureView::Bytes(bytes, levels) => {
+                        Values::Floats(pictures(bytes, levels, width, indices))
+                    }
                     FeatureView::Tokens(values) => Values::Integers(rows(values, width, indices)),
                 };
                 let width = self.label_width();

@@ -339,7 +339,8 @@ fn data_format(format: &spec::Format) -> String {
 }
 
 fn images_text(images: &spec::Images) -> String {
-    let mut text = format!("images channels={} decoder={}", images.channels, spec::JPEG_DECODER.replace(' ', "-"));
+    let mut text =
+        format!("images channels={} decoder={}", images.channels, spec::JPEG_DECODER.replace(' ', "-"));
     if let Some(size) = &images.size {
         text += &format!(" size={}", sizes(size));
     }

@@ -229,16 +229,23 @@ fn one_or_two_files(fields: &Fields<'_>, sources: &Sources, name: &str, labels: 
         Sources::None => return,
     };
     let one = tokens::names_one_file(sources);
-    let together = matches!(name, "csv" | "safetensors" | "text" | "tokens" | "images") || *labels != LabelRule::Given;
+    let together =
+        matches!(name, "csv" | "safetensors" | "text" | "tokens" | "images") || *labels != LabelRule::Given;
     if together != one && !features.as_str().is_empty() {
         let (message, help) = match together {
             true => {
                 let message = match labels {
-                    LabelRule::Given if name == "images" => "a folder of pictures holds features and labels together".to_owned(),
+                    LabelRule::Given if name == "images" => {
+                        "a folder of pictures holds features and labels together".to_owned()
+                    }
                     LabelRule::Given => format!("a {name} file holds features and labels together"),
                     _ => "labels that follow from tokens have no file of their own".to_owned(),
                 };
-                let help = if name == "images" { "name one folder: `source \"…\"`" } else { "name one file: `source \"…\"`" };
+                let help = if name == "images" {
+                    "name one folder: `source \"…\"`"
+                } else {
+                    "name one file: `source \"…\"`"
+                };
                 (message, help)
             }
             false => (

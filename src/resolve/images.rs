@@ -13,7 +13,11 @@ pub(super) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> Images {
     if let Some(format) = format.filter(|_| channels == 2) {
         let diagnostic = Diagnostic::error(codes::NOT_ONE_OF, "pictures with 2 channels are not made");
         let at = format.span("channels").unwrap_or_else(|| place(format));
-        sink.push(diagnostic.at(at, "1 or 3 is expected").help("write `channels=3`, or `channels=1` for shades of grey"));
+        sink.push(
+            diagnostic
+                .at(at, "1 or 3 is expected")
+                .help("write `channels=3`, or `channels=1` for shades of grey"),
+        );
     }
     let Some(node) = fields.child("size") else { return Images { channels, size: None, fit: Fit::Stretch } };
     let sizes = sizes_of(node, "data.size", sink);
@@ -25,7 +29,7 @@ pub(super) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> Images {
                 let count = sizes.len();
                 let diagnostic = Diagnostic::error(
                     codes::OUT_OF_RANGE,
-                    format!("found {count} sizes in `size`, expected a height and a width"),
+                    format!("`size` has {count} values, and takes a height and a width"),
                 );
                 sink.push(diagnostic.at(place(node), "two sizes are expected").help("write `size 224 224`"));
             }
@@ -57,7 +61,8 @@ fn fit(node: &Fields<'_>, size: Option<[usize; 2]>, sink: &mut Sink) -> Fit {
         && shorter < size[0].max(size[1])
     {
         let [height, width] = size;
-        let message = format!("{height}×{width} pixels cannot be cut out of pictures whose shorter side has {shorter}");
+        let message =
+            format!("{height}×{width} pixels cannot be cut out of pictures whose shorter side has {shorter}");
         sink.push(
             Diagnostic::error(codes::OUT_OF_RANGE, message)
                 .at(at, format!("at least {} is expected", height.max(width)))
@@ -85,11 +90,14 @@ pub(super) fn check(fields: &Fields<'_>, format: &Format, sink: &mut Sink) {
         conflict("`shape` and format \"images\" exclude each other", place(shape), place(format), sink);
     }
     for node in fields.children_named("normalise") {
-        if node.text("how") == "standardise" && !matches!(node.optional_text("over"), Some("channel" | "all")) {
+        if node.text("how") == "standardise" && !matches!(node.optional_text("over"), Some("channel" | "all"))
+        {
             let message = "pictures have no mean for each pixel";
             let diagnostic = Diagnostic::error(codes::CONFLICT, message);
             let at = node.span("over").unwrap_or_else(|| place(node));
-            sink.push(diagnostic.at(at, "`over` is expected here").help("write `over=\"channel\"`, or \"all\""));
+            sink.push(
+                diagnostic.at(at, "`over` is expected here").help("write `over=\"channel\"`, or \"all\""),
+            );
         }
     }
 }

@@ -138,7 +138,9 @@ fn parameter_group() -> NodeRule {
 fn data() -> NodeRule {
     let pair = |name: &'static str, doc: &'static str| {
         NodeRule::new(name, doc)
-            .argument(Rule::text("path", "One file with features and labels, or a folder of pictures.").optional())
+            .argument(
+                Rule::text("path", "One file with features and labels, or a folder of pictures.").optional(),
+            )
             .property(Rule::text("features", "The file of the features.").optional())
             .property(Rule::text("labels", "The file of the labels.").optional())
     };
@@ -176,8 +178,13 @@ fn data() -> NodeRule {
                         .optional(),
                 )
                 .property(
-                    Rule::integer("channels", 1, 3, "3 for colours, 1 for shades of grey (images); 3 otherwise.")
-                        .optional(),
+                    Rule::integer(
+                        "channels",
+                        1,
+                        3,
+                        "3 for colours, 1 for shades of grey (images); 3 otherwise.",
+                    )
+                    .optional(),
                 )
                 .property(classes()),
         )
@@ -185,12 +192,19 @@ fn data() -> NodeRule {
             NodeRule::new("size", "the height and the width that pictures are brought to (images)")
                 .rest(Rule::size("size", "Height, then width, in pixels."))
                 .property(
-                    Rule::size("resize", "Scales the shorter side to so many pixels, before the middle is cut out.")
-                        .optional(),
+                    Rule::size(
+                        "resize",
+                        "Scales the shorter side to so many pixels, before the middle is cut out.",
+                    )
+                    .optional(),
                 )
                 .property(
-                    Rule::choice("crop", &["center"], "Cuts out the middle; each side is scaled by itself otherwise.")
-                        .optional(),
+                    Rule::choice(
+                        "crop",
+                        &["center"],
+                        "Cuts out the middle; each side is scaled by itself otherwise.",
+                    )
+                    .optional(),
                 ),
         )
         .child(synthetic())

@@ -33,7 +33,9 @@ pub fn questions(input: &mut dyn BufRead, output: &mut dyn Write, asks_data: boo
     if asks_data {
         let question = match kind.takes {
             Takes::Text => "A text of yours (a .txt file) [computed tokens]: ",
-            _ => "A data file of yours (CSV, IDX, NPY, safetensors), or a folder of pictures [handwritten digits]: ",
+            _ => {
+                "A data file of yours (CSV, IDX, NPY, safetensors), or a folder of pictures [handwritten digits]: "
+            }
         };
         let answer = ask(input, output, question)?;
         data = (!answer.is_empty()).then(|| answer.into());

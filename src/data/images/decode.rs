@@ -14,7 +14,8 @@ use crate::data::{DataFault, codes};
 pub const MOST_PIXELS: usize = 1 << 27;
 
 /// What to do about a damaged file.
-pub(super) const FETCH_AGAIN: &str = "the file is damaged or cut off: fetch it again, or take it out of the folder";
+pub(super) const FETCH_AGAIN: &str =
+    "the file is damaged or cut off: fetch it again, or take it out of the folder";
 
 /// A picture: \[height, width, channels\] bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +35,17 @@ pub(super) fn refuse(message: impl Into<String>) -> DataFault {
 
 /// A file that ends too early.
 pub(super) fn cut_off(bytes: &[u8]) -> DataFault {
-    refuse(format!("found the end of the file after {} bytes, expected the end of the picture before it", bytes.len()))
-        .help(FETCH_AGAIN)
+    refuse(format!(
+        "found the end of the file after {} bytes, expected the end of the picture before it",
+        bytes.len()
+    ))
+    .help(FETCH_AGAIN)
 }
 
 /// A picture of more pixels than are read.
 pub(super) fn too_large([height, width]: [usize; 2]) -> DataFault {
-    let message = format!("found a picture of {height}×{width} pixels, expected at most {MOST_PIXELS} pixels");
+    let message =
+        format!("found a picture of {height}×{width} pixels, expected at most {MOST_PIXELS} pixels");
     DataFault::new(codes::TOO_LARGE, message).help("scale it down, or take it out of the folder")
 }
 
@@ -63,8 +68,12 @@ pub fn decode(bytes: &[u8], channels: usize) -> Result<Raster, DataFault> {
             .help("its name says that it is a picture, and it is none that is read: convert it to PNG, or take it out"));
     };
     Ok(match (raster.channels, channels) {
-        (1, 3) => Raster { channels, pixels: raster.pixels.iter().flat_map(|grey| [*grey; 3]).collect(), ..raster },
-        (3, 1) => Raster { channels, pixels: raster.pixels.as_chunks::<3>().0.iter().map(grey).collect(), ..raster },
+        (1, 3) => {
+            Raster { channels, pixels: raster.pixels.iter().flat_map(|grey| [*grey; 3]).collect(), ..raster }
+        }
+        (3, 1) => {
+            Raster { channels, pixels: raster.pixels.as_chunks::<3>().0.iter().map(grey).collect(), ..raster }
+        }
         _ => raster,
     })
 }
@@ -101,7 +110,10 @@ pub fn fitted(raster: &Raster, images: &Images, size: [usize; 2], first: &str) -
     if whole[0] < height || whole[1] < width {
         return unfit(
             format!("at least {height}×{width}, which is cut out of it"),
-            format!("scale all pictures before: `size {height} {width} resize={} crop=\"center\"`", height.max(width)),
+            format!(
+                "scale all pictures before: `size {height} {width} resize={} crop=\"center\"`",
+                height.max(width)
+            ),
         );
     }
     let (top, left) = (middle(whole[0], height), middle(whole[1], width));

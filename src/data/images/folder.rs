@@ -63,7 +63,9 @@ pub fn names(path: &Utf8Path, folder: &Utf8Path, world: &dyn World) -> Result<Ve
     let full = folder.join(path);
     if !world.is_folder(&full) {
         // Says what is there instead, if anything is.
-        return Err(vec![source::read_source(path, folder, world).map_or_else(|fault| fault, |_| no_folder(path))]);
+        return Err(vec![
+            source::read_source(path, folder, world).map_or_else(|fault| fault, |_| no_folder(path)),
+        ]);
     }
     let files = source::files_of(path, folder, world).map_err(|fault| vec![fault])?;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -83,13 +85,19 @@ pub fn names(path: &Utf8Path, folder: &Utf8Path, world: &dyn World) -> Result<Ve
     // A class with faults of its own is not empty besides.
     let faulty = |class: &str| files.iter().any(|(name, _)| name.split('/').next() == Some(class));
     faults.extend(
-        counts.iter().filter(|(class, count)| **count == 0 && !faulty(class)).map(|(class, _)| empty(path, class)),
+        counts
+            .iter()
+            .filter(|(class, count)| **count == 0 && !faulty(class))
+            .map(|(class, _)| empty(path, class)),
     );
     if counts.is_empty() && faults.is_empty() {
         faults.push(
-            DataFault::new(codes::FOLDER, format!("found nothing in the folder `{path}`, expected a folder for each class"))
-                .at(path)
-                .help(LAYOUT),
+            DataFault::new(
+                codes::FOLDER,
+                format!("found nothing in the folder `{path}`, expected a folder for each class"),
+            )
+            .at(path)
+            .help(LAYOUT),
         );
     }
     let faults = few(super::super::fault::each_once(faults));
@@ -114,9 +122,12 @@ fn is_picture(name: &str) -> bool {
 }
 
 fn no_folder(path: &Utf8Path) -> DataFault {
-    DataFault::new(codes::FOLDER, format!("found a file at `{path}`, expected a folder with a folder for each class"))
-        .at(path)
-        .help(format!("name the folder; {LAYOUT}"))
+    DataFault::new(
+        codes::FOLDER,
+        format!("found a file at `{path}`, expected a folder with a folder for each class"),
+    )
+    .at(path)
+    .help(format!("name the folder; {LAYOUT}"))
 }
 
 fn stray(path: &Utf8Path, file: &Utf8Path) -> DataFault {
@@ -140,9 +151,12 @@ fn nested(path: &Utf8Path, class: &str, inner: &str) -> DataFault {
         ),
         _ => format!("put its pictures into `{}`, or make it a class of its own", path.join(class)),
     };
-    DataFault::new(codes::FOLDER, format!("found a folder inside the class `{class}`, expected pictures alone"))
-        .at(place)
-        .help(help)
+    DataFault::new(
+        codes::FOLDER,
+        format!("found a folder inside the class `{class}`, expected pictures alone"),
+    )
+    .at(place)
+    .help(help)
 }
 
 fn empty(path: &Utf8Path, class: &str) -> DataFault {

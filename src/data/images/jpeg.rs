@@ -17,7 +17,8 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 pub const MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
 
 /// Saves a picture as a kind that is read.
-const SAVE_AGAIN: &str = "save it as baseline JPEG or as PNG, for example with `magick old.jpg -colorspace sRGB new.png`";
+const SAVE_AGAIN: &str =
+    "save it as baseline JPEG or as PNG, for example with `magick old.jpg -colorspace sRGB new.png`";
 
 /// What a frame's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +47,11 @@ pub fn read(bytes: &[u8]) -> Result<Raster, DataFault> {
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
         .jpeg_set_out_colorspace(space);
-    let damaged = |what: String| refuse(format!("found a damaged JPEG file: {what}")).help(super::decode::FETCH_AGAIN);
+    let damaged =
+        |what: String| refuse(format!("found a damaged JPEG file: {what}")).help(super::decode::FETCH_AGAIN);
     // A decoder of somebody else's: what it cannot cope with is a fault of the file and never the end of the process.
-    let decoded = std::panic::catch_unwind(|| JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode());
+    let decoded =
+        std::panic::catch_unwind(|| JpegDecoder::new_with_options(ZCursor::new(bytes), options).decode());
     match decoded {
         Ok(Ok(pixels)) if pixels.len() == height * width * channels => {
             Ok(Raster { size: frame.size, channels, pixels })
@@ -70,8 +73,11 @@ fn walk(bytes: &[u8]) -> Result<Frame, DataFault> {
             0xd9 => break,
             0x01 | 0xd0..=0xd7 => continue,
             0x00 | 0xd8 => {
-                return Err(refuse(format!("found the marker ff{marker:02x} at byte {}, expected a segment", at - 2))
-                    .help(super::decode::FETCH_AGAIN));
+                return Err(refuse(format!(
+                    "found the marker ff{marker:02x} at byte {}, expected a segment",
+                    at - 2
+                ))
+                .help(super::decode::FETCH_AGAIN));
             }
             _ => {}
         }
@@ -90,7 +96,8 @@ fn walk(bytes: &[u8]) -> Result<Frame, DataFault> {
         }
     }
     frame.filter(|_| has_scan).ok_or_else(|| {
-        refuse("found the end of the picture, expected a frame and a scan before it").help(super::decode::FETCH_AGAIN)
+        refuse("found the end of the picture, expected a frame and a scan before it")
+            .help(super::decode::FETCH_AGAIN)
     })
 }
 
@@ -103,7 +110,9 @@ fn next_marker(bytes: &[u8], at: &mut usize, has_scan: bool) -> Result<u8, DataF
             return Err(refuse(format!("found the byte {:02x} at byte {at}, expected a marker", rest[0]))
                 .help(super::decode::FETCH_AGAIN));
         }
-        let Some(fill) = rest[distance..].iter().position(|byte| *byte != 0xff) else { return Err(cut_off(bytes)) };
+        let Some(fill) = rest[distance..].iter().position(|byte| *byte != 0xff) else {
+            return Err(cut_off(bytes));
+        };
         let marker = rest[distance + fill];
         *at += distance + fill + 1;
         // Coded data has ff00 for a byte ff.
@@ -126,13 +135,14 @@ fn header(segment: &[u8]) -> Result<Frame, DataFault> {
     }
     if size.contains(&0) {
         let [height, width] = size;
-        return Err(refuse(format!("found a picture of height {height} and width {width}, expected at least one pixel"))
-            .help(SAVE_AGAIN));
+        return Err(refuse(format!(
+            "found a picture of height {height} and width {width}, expected at least one pixel"
+        ))
+        .help(SAVE_AGAIN));
     }
     match components {
         1 | 3 => Ok(Frame { size, components: *components }),
-        4 => Err(refuse("found four inks (CMYK), expected shades of grey or RGB")
-            .help(SAVE_AGAIN)),
+        4 => Err(refuse("found four inks (CMYK), expected shades of grey or RGB").help(SAVE_AGAIN)),
         other => Err(refuse(format!("found {other} colours, expected one or three")).help(SAVE_AGAIN)),
     }
 }

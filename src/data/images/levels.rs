@@ -42,7 +42,8 @@ pub fn levels(steps: &[Normalise], histogram: &Histogram) -> Result<Vec<f32>, Da
                 shift(&mut levels, &vec![mean; histogram.len()], &vec![deviation; histogram.len()]);
             }
             Normalise::Standardise { over: Over::Feature } => {
-                let message = "found a mean for each pixel, expected one for each channel of a picture, or one for all";
+                let message =
+                    "found a mean for each pixel, expected one for each channel of a picture, or one for all";
                 return Err(DataFault::new(codes::NORMALISE, message).help("write `over=\"channel\"`"));
             }
         }

@@ -53,9 +53,12 @@ fn opaque<const N: usize>(size: [usize; 2], pixels: &[u8]) -> Result<Raster, Dat
     let pixels = pixels.as_chunks::<N>().0;
     if let Some(found) = pixels.iter().position(|pixel| pixel[N - 1] != 255) {
         let (row, column) = (found / size[1], found % size[1]);
-        let message = format!("found a transparent pixel in row {row}, column {column} (counted from 0), expected opaque ones");
-        return Err(refuse(message)
-            .help("put it on a background, for example with `magick old.png -background white -flatten new.png`"));
+        let message = format!(
+            "found a transparent pixel in row {row}, column {column} (counted from 0), expected opaque ones"
+        );
+        return Err(refuse(message).help(
+            "put it on a background, for example with `magick old.png -background white -flatten new.png`",
+        ));
     }
     let pixels = pixels.iter().flat_map(|pixel| &pixel[..N - 1]).copied().collect();
     Ok(Raster { size, channels: N - 1, pixels })

@@ -113,7 +113,8 @@ fn normalising_is_a_number_for_each_byte_and_prepares_nothing_anew() {
 #[test]
 fn statistics_are_those_of_training() {
     let part = |(name, fraction): (&str, f64)| Part { name: name.to_owned(), fraction };
-    let split = Split::Fractions { parts: [("train", 0.34), ("rest", 0.66)].map(part).to_vec(), shuffle: None };
+    let split =
+        Split::Fractions { parts: [("train", 0.34), ("rest", 0.66)].map(part).to_vec(), shuffle: None };
     let normalise = vec![Normalise::Standardise { over: Over::Channel }];
     let found = prepared(&DataSpec { split, normalise, ..spec() }, &world());
     // Of 3 pictures training has 0.34 × 3 = 1 and what is left over, 1: the pictures of `a`, in each channel 3 from the mean.
@@ -146,12 +147,15 @@ fn pictures_of_unlike_sizes_need_a_size() {
     let cut = with(Images { channels: 1, size: Some([3, 3]), fit: Fit::Centre { shorter: None } });
     let told = faults(&cut, &larger);
     assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].1.ends_with("found a picture of 2×2 pixels, expected at least 3×3, which is cut out of it"));
+    assert!(
+        told[0].1.ends_with("found a picture of 2×2 pixels, expected at least 3×3, which is cut out of it")
+    );
 }
 
 #[test]
 fn every_faulty_picture_is_named() {
-    let world = world().with("pictures/a/2.jpeg", "text").with("pictures/a-b/0.jpg", &file("cmyk.jpg")[..100]);
+    let world =
+        world().with("pictures/a/2.jpeg", "text").with("pictures/a-b/0.jpg", &file("cmyk.jpg")[..100]);
     let told = faults(&with(Images { channels: 3, size: Some([2, 2]), fit: Fit::Stretch }), &world);
     let places: Vec<(u16, &str)> =
         told.iter().map(|(code, told)| (*code, told.split(':').next().unwrap_or_default())).collect();
@@ -224,7 +228,8 @@ fn an_empty_class_and_a_broken_link_are_seen_on_the_disk() {
 fn an_unchanged_folder_is_known_and_a_changed_one_is_not() {
     let (_folder, root) = on_disk();
     let (_place, store) = store();
-    let known = |root: &Utf8Path| at_a_glance(&spec(), root, &Disk, &store).map(|found| found.expect("sound"));
+    let known =
+        |root: &Utf8Path| at_a_glance(&spec(), root, &Disk, &store).map(|found| found.expect("sound"));
     assert!(known(&root).is_none());
     // A note counts only when it is younger than what it knows.
     std::thread::sleep(std::time::Duration::from_millis(20));
