@@ -29,7 +29,7 @@ pub(super) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> Images {
                 let count = sizes.len();
                 let diagnostic = Diagnostic::error(
                     codes::OUT_OF_RANGE,
-                    format!("found {count} sizes in `size`, expected a height and a width"),
+                    format!("`size` has {count} values, and takes a height and a width"),
                 );
                 sink.push(diagnostic.at(place(node), "two sizes are expected").help("write `size 224 224`"));
             }
