@@ -32,7 +32,7 @@ fn operands(
     }
     if mask {
         // The first example attends to nothing, the third to nothing that comes late.
-        let hides = |at: usize| at < s || at % 3 == 0 || (at / s == 2 && at % s >= s / 3);
+        let hides = |at: usize| at < s || at.is_multiple_of(3) || (at / s == 2 && at % s >= s / 3);
         let flags = (0..n * s).map(|at| if hides(at) { 0.0 } else { 1.0 }).collect();
         operands.push((value(&[n, s], DType::F32), Buffer::Float(flags)));
     }
