@@ -1,6 +1,6 @@
 """amp's training step beside PyTorch's on a CUDA device: step time and peak memory, in turn (A B A B), and amp's bits run to run.
 
-usage: python3 benches/cuda_side_by_side.py OUT.json [--amp target/release/amp] [--rounds 3] [--chains STEPS] JOB ...
+usage: python3 benches/cuda_side_by_side.py OUT.json [--amp target/release/amp] [--rounds 3, or 0 for chains alone] [--chains STEPS] JOB ...
        a JOB is MODEL[@BATCH]:PRECISION:MODE; models: gpt2 bert-base vit-b16 resnet50; precisions: fp32 tf32 fp16 bf16;
        modes of PyTorch: eager deterministic compile reduce-overhead, or none for amp alone
 
@@ -176,8 +176,8 @@ def main():
             rows.append(row)
             json.dump(rows, open(arguments.out, "w"), indent=1)
             median = lambda side: round(statistics.median(entry["ms"] for entry in side), 2) if side and all("ms" in e for e in side) else side
-            print(job, "amp", median(ours), "torch", median(theirs), "memory", ours[-1].get("memory"), theirs[-1].get("in_use") if theirs else "",
-                  "launches", ours[-1].get("launches"), row.get("chains", ""), flush=True)
+            print(job, "amp", median(ours), "torch", median(theirs), "memory", ours[-1].get("memory") if ours else "", theirs[-1].get("in_use") if theirs else "",
+                  "launches", ours[-1].get("launches") if ours else "", row.get("chains", ""), flush=True)
 
 
 main()
