@@ -124,9 +124,6 @@ T __shfl_xor_sync(unsigned, T value, int mask, int width = 32) {
     return emulate_shuffle(value, first + ((thread - first) ^ (unsigned)mask));
 }
 
-// Blocks run one after another, so what one wrote is there for the next.
-inline void __threadfence() {}
-
 inline int atomicOr(int* address, int value) {
     int before = *address;
     *address |= value;
