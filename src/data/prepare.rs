@@ -117,7 +117,7 @@ enum Read<'a> {
     /// Files, with all their bytes.
     Files(Files),
     /// Folders of pictures, which are read one by one when they are decoded.
-    Folders(&'a Images, Folders),
+    Folders(&'a Images, Box<Folders>),
 }
 
 impl<'a> Read<'a> {
@@ -127,7 +127,7 @@ impl<'a> Read<'a> {
         };
         let (train, test) = files_of(&spec.sources).ok_or_else(|| vec![no_files()])?;
         let paths = (train.0.as_path(), test.map(|(test, _)| test.as_path()));
-        Folders::read(spec, paths, folder, world).map(|folders| Self::Folders(images, folders))
+        Folders::read(spec, paths, folder, world).map(|folders| Self::Folders(images, Box::new(folders)))
     }
 
     /// Every source once, sorted.
