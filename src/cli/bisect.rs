@@ -89,6 +89,7 @@ impl Search<'_> {
     fn run(&self, asked: Option<u64>) -> Result<Bisection, Failure> {
         let mut answer = Bisection::of(self.again.record.started.run_id);
         let [left, right] = self.sides();
+        answer.asked = asked.is_some();
         let place = match (asked, self.new) {
             (Some(step), _) if (1..=self.again.record.last_step()).contains(&step) => {
                 Place { step, evaluation: false }

@@ -30,6 +30,8 @@ pub struct Bisection {
     pub step: Option<u64>,
     /// `step` or `evaluation`.
     pub event: Option<String>,
+    /// Whether somebody asked for the step, so that nothing is known of those before it.
+    pub asked: bool,
     /// What differs there in the records.
     pub fields: Vec<FieldDifference>,
     /// Steps that were done at the state that was begun with.
@@ -51,6 +53,7 @@ impl Bisection {
             run_id,
             step: None,
             event: None,
+            asked: false,
             fields: Vec::new(),
             from: None,
             sides: Vec::new(),
@@ -100,6 +103,9 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
         out.push('\n');
     };
     match (bisection.step, &bisection.event) {
+        (Some(step), _) if bisection.asked => {
+            line(format!("step {}, as asked", count(step)), Meaning::Heading)
+        }
         (Some(step), Some(event)) if event == "step" => {
             line(format!("step {} is the first that differs", count(step)), Meaning::Heading);
         }
