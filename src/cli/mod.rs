@@ -14,6 +14,7 @@ mod export;
 mod failure;
 mod fmt;
 mod graph;
+mod import;
 mod init;
 mod lock;
 mod lockfile;
@@ -21,6 +22,7 @@ mod lsp;
 mod man;
 mod pipeline;
 mod predict;
+mod probed;
 mod progress;
 mod repeat;
 mod results;
@@ -136,6 +138,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Bench(arguments) => bench::run(&arguments, ui),
         Command::Predict(arguments) => predict::run(&arguments, ui),
         Command::Export(arguments) => export::run(&arguments, ui),
+        Command::Import(arguments) => import::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
         Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),

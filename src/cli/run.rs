@@ -4,11 +4,13 @@ use super::args::RunArguments;
 use super::device;
 use super::lock::with_platforms;
 use super::pipeline::{self, Ready};
+use super::probed;
 use super::progress::Progress;
 use super::results::{self, Results};
 use super::{Exit, Failure, Ui, lockfile};
+use crate::diag::codes;
 use crate::digest::Digest;
-use crate::exec::backend::Backend;
+use crate::exec::backend::{Backend, Exponents};
 use crate::exec::checkpoint;
 use crate::exec::clock::{Stopwatch, unix_seconds};
 use crate::exec::fault::ExecFault;
@@ -61,7 +63,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
             return Err(failure);
         }
     };
-    let outcome = train(&ready, recorder, &mut *opened.backend, length, stop, ui);
+    let outcome = train(&ready, recorder, &mut *opened.backend, length, stop, (arguments.probe.as_slice(), folder.path.as_path()), ui);
     let closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
     conclude(arguments, &ready, settled, &folder, (&opened.platform, closed), &watch, ui)
 }
@@ -156,6 +158,8 @@ struct Watcher<'a> {
     /// Steps that were done.
     done: u64,
     skipped: u64,
+    /// Steps whose exponents are wanted, and the folder that they are written into.
+    probes: (&'a [u64], &'a Utf8Path),
 }
 
 /// The store's appender as a writer, so that a record's lines go through the one writer of files.
@@ -176,6 +180,21 @@ impl std::io::Write for Lines {
 }
 
 impl Observer for Watcher<'_> {
+    fn probes(&self, step: u64) -> bool {
+        self.probes.0.contains(&step)
+    }
+
+    fn probed(&mut self, step: u64, scale: f32, found: &[Exponents]) -> Result<(), ExecFault> {
+        let path = self.probes.1.join(format!("probe-{step}.json"));
+        let text = probed::document(step, scale, found).to_string();
+        write_file(&path, text.as_bytes()).map_err(ExecFault::record)?;
+        self.progress.status("Probed", &format!("step {step}: {} values in {path}", found.len()));
+        for line in probed::lines(scale, found) {
+            self.progress.status("Note", &line);
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event) -> Result<(), ExecFault> {
         let unhashed = Unhashed::from([("seconds".to_owned(), json!(self.watch.seconds()))]);
         let chain = self.recorder.record(event, &unhashed).map_err(ExecFault::record)?;
@@ -183,7 +202,8 @@ impl Observer for Watcher<'_> {
             Event::Step(step) => {
                 self.done = step.step;
                 self.skipped += u64::from(step.skipped);
-                self.progress.step(step.step, step.loss);
+                let scale = step.growth_tracker.map(|_| step.scale);
+                self.progress.step(step.step, step.loss, scale, self.skipped);
             }
             Event::Note(note) => self.progress.status("Note", &note.text),
             Event::Evaluation(evaluation) => {
@@ -247,6 +267,7 @@ fn train<'a>(
     engine: &mut dyn Backend,
     length: Length,
     stop: Arc<AtomicBool>,
+    probes: (&'a [u64], &'a Utf8Path),
     ui: &'a Ui,
 ) -> Outcome<'a> {
     let handler = Arc::clone(&stop);
@@ -260,6 +281,7 @@ fn train<'a>(
         evaluations: BTreeMap::new(),
         done: 0,
         skipped: 0,
+        probes,
     };
     let ending = session::train(&ready.resolved.plan, &ready.prepared, engine, &mut watcher);
     watcher.progress.finish();
@@ -302,8 +324,16 @@ fn close(
     let (done, interrupted) = match ending {
         Ok(Ending::Finished) => (watcher.done, None),
         Ok(Ending::Interrupted(step)) => (step, Some(step)),
-        Err(fault) => {
+        Err(mut fault) => {
             let step = watcher.done;
+            if [codes::RUN_SCALE_AT_FLOOR, codes::RUN_SKIP_BUDGET].contains(&fault.code) {
+                // The last steps were skipped, so that the parameters are those of the last good one.
+                if let Ok(checkpoint) = write_checkpoint(engine, folder, step) {
+                    let kept = format!("the parameters of the last good step are in `{}`", folder.path.join(&checkpoint.file));
+                    fault.help = Some(fault.help.map_or_else(|| kept.clone(), |help| format!("{help}; {kept}")));
+                    let _ = watcher.recorder.record(&Event::Checkpoint(checkpoint), &none);
+                }
+            }
             let stopped = Stopped { reason: StopReason::Fault(fault.code.to_string()), step };
             // The fault is what the person should read; a record that cannot be ended is the smaller one.
             let _ = watcher.recorder.record(&Event::Stopped(stopped), &none);

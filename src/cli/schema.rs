@@ -30,6 +30,7 @@ schemas! {
     "failure-1"
     "fmt-1"
     "graph-1"
+    "import-1"
     "init-1"
     "lock-1"
     "lock-check-1"

@@ -3,10 +3,11 @@
 //! Everything that decides a number is in the plan, the prepared data and the step graph. The caller watches events and may
 //! ask to stop between two steps; neither can change what a step computes.
 
-use super::backend::{Backend, Batch, StepResult};
+use super::backend::{Backend, Batch, Exponents};
 use super::cpu::buffer::Buffer;
 use super::evaluate;
 use super::fault::ExecFault;
+use super::scaling::{NonFinite, Outcome, Scaling};
 use super::schedule::learning_rate;
 use crate::data::{Batches, Draw, Prepared, SplitView, Values};
 use crate::plan::{Every, Plan, Scaler};
@@ -40,6 +41,19 @@ pub trait Observer: Send {
 
     /// True when the run should end before its next step.
     fn stop(&self) -> bool;
+
+    /// Whether the exponents of this step (from 1) are wanted.
+    fn probes(&self, _step: u64) -> bool {
+        false
+    }
+
+    /// Takes the exponents of the values and gradients of a step.
+    ///
+    /// # Errors
+    /// When they cannot be kept.
+    fn probed(&mut self, _step: u64, _scale: f32, _found: &[Exponents]) -> Result<(), ExecFault> {
+        Ok(())
+    }
 }
 
 /// The length of a plan's run on its prepared data.
@@ -103,6 +117,7 @@ fn train_here(
     let batches = batches(plan, &split)?;
     let length = length(plan, prepared)?;
     engine.set_scale(plan.scaler.first_scale())?;
+    let mut scaling = Scaling::read(&plan.scaler, engine, 0)?;
     let accumulate = u64::from(plan.train.accumulate.max(1));
     let mut order = None;
     for number in 0..length.steps {
@@ -121,12 +136,20 @@ fn train_here(
             })
             .collect();
         let full = micro_batches[0].features.len() == plan.data.batch * split.width();
-        let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), number, length.steps);
+        let place = scaling.schedule_step(number);
+        let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), place, length.steps);
         for (group, settings) in plan.groups.iter().enumerate() {
             let base = settings.optimizer.learning_rate();
-            engine.set_group_rate(group, learning_rate(&plan.schedule, base, number, length.steps))?;
+            engine.set_group_rate(group, learning_rate(&plan.schedule, base, place, length.steps))?;
         }
-        let result = engine.step(usize::from(!full), &micro_batches, number, rate)?;
+        let stage = usize::from(!full);
+        if observer.probes(number + 1)
+            && let Some(found) = engine.exponents(stage, &micro_batches, number)?
+        {
+            observer.probed(number + 1, scaling.state().scale, &found)?;
+        }
+        let result = engine.step(stage, &micro_batches, number, rate)?;
+        let outcome = scaling.step(result.skipped);
         let step = Step {
             step: number + 1,
             epoch,
@@ -136,9 +159,19 @@ fn train_here(
             learning_rate: rate,
             skipped: result.skipped,
             fingerprint: engine.fingerprint()?,
+            growth_tracker: scaling.tracker(),
         };
         observer.event(&Event::Step(step))?;
-        judge(plan, engine, number, &result, observer)?;
+        if result.skipped {
+            let looks = outcome.stop.is_some() || u32::try_from(outcome.after.skips).is_ok_and(u32::is_power_of_two);
+            let found = match looks {
+                true => engine.first_non_finite(stage, &micro_batches, number, result.scale)?,
+                false => None,
+            };
+            skipped(engine, number + 1, &outcome, scaling.skipped(), found.as_ref(), observer)?;
+        } else if !result.loss.is_finite() && matches!(plan.scaler, Scaler::None) {
+            return Err(ExecFault::loss_not_finite(number + 1, result.loss));
+        }
         if is_due(plan.evaluate.every, number + 1, &length) {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
@@ -158,32 +191,47 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
     Batch { features: buffer(gathered.features), labels: buffer(gathered.labels) }
 }
 
-/// Says what a person should know of a step, and ends a run that cannot recover.
-fn judge(
-    plan: &Plan,
-    engine: &mut dyn Backend,
-    number: u64,
-    result: &StepResult,
+/// Says what a person should know of a skipped step, and ends a run that cannot recover.
+fn skipped(
+    engine: &dyn Backend,
+    step: u64,
+    outcome: &Outcome,
+    skipped: u64,
+    found: Option<&NonFinite>,
     observer: &mut dyn Observer,
 ) -> Result<(), ExecFault> {
-    if result.skipped {
-        let culprit = engine.first_non_finite_gradient().unwrap_or_else(|| "a gradient".to_owned());
-        let scale = engine.scale()?;
+    let gradient = engine.first_non_finite_gradient().unwrap_or_else(|| "a parameter".to_owned());
+    let mut text = format!(
+        "step {step} was skipped: the gradient of {gradient} is not finite at loss scale {}; the scale is now {}",
+        outcome.before, outcome.after.scale
+    );
+    if let Some(found) = found {
+        text += &format!("; the first value that is not finite is {}", found.what());
+    }
+    let note = |kind: &str, text| Event::Note(Note { step, kind: kind.to_owned(), text });
+    observer.event(&note("step-skipped", text))?;
+    let cause = found.map_or_else(|| unlocated(&gradient), NonFinite::cause);
+    // Two falls are how a scale is found; from the third on somebody should look, and less and less often.
+    if outcome.falls >= 3 && (outcome.falls - 3).is_multiple_of(4) && outcome.stop.is_none() {
         let text = format!(
-            "step {} was skipped: the gradient of {culprit} is not finite at loss scale {}; the scale is now {scale}",
-            number + 1,
-            result.scale
+            "the loss scale fell {} times without a good step between, from {} to {}: {cause}",
+            outcome.falls, outcome.fell_from, outcome.after.scale
         );
-        observer.event(&Event::Note(Note { step: number + 1, kind: "step-skipped".to_owned(), text }))?;
-        if let Scaler::Dynamic { floor, .. } = &plan.scaler
-            && scale < *floor
-        {
-            return Err(ExecFault::scale_at_floor(number + 1, scale, *floor, &culprit));
-        }
-    } else if !result.loss.is_finite() && matches!(plan.scaler, Scaler::None) {
-        return Err(ExecFault::loss_not_finite(number + 1, result.loss));
+        observer.event(&note("scale-fell", text))?;
+    }
+    if outcome.stop.is_some() {
+        let culprit = found.map_or_else(|| format!("the gradient of {gradient}"), NonFinite::what);
+        return Err(ExecFault::scaler_stops(step, outcome, skipped, &culprit, &cause));
     }
     Ok(())
+}
+
+/// What to change when it is known only which gradient is not finite.
+fn unlocated(gradient: &str) -> String {
+    let layer = gradient.rsplit_once('.').map_or(gradient, |(layer, _)| layer);
+    format!(
+        "the gradients overflow for another reason than the scale; give the layer f32 in `precision` (`layer \"{layer}\" dtype=\"f32\"`), lower the learning rate, or use amp-bf16"
+    )
 }
 
 /// Whether an evaluation follows after `done` steps; one always follows the last.

@@ -12,7 +12,7 @@ use crate::plan::entries::number_text;
 use crate::plan::initial::InitialWeights;
 use crate::plan::{
     Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
-    Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
+    Masters, Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
 use crate::world::World;
@@ -370,6 +370,7 @@ impl<'a> Lowering<'a, '_> {
             low: crate::arithmetic::half::Format::F32,
             classes: BTreeMap::new(),
             rules: Vec::new(),
+            masters: Masters::F32,
         };
         let mut policy = match self.primitive(ModuleKind::Precision, "std:precision/fp32") {
             Some(found) => match primitive::fields(ModuleKind::Precision, &found.node, self.sink) {

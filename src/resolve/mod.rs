@@ -14,6 +14,7 @@ pub mod describe;
 mod expand;
 mod expression;
 mod fields;
+pub mod import;
 mod initial;
 mod layers;
 mod lower;

@@ -24,6 +24,8 @@ pub mod matrix;
 pub mod mean;
 #[cfg(test)]
 mod parameter_tests;
+#[cfg(test)]
+mod skip_tests;
 pub mod pool;
 
 pub mod reduce;
