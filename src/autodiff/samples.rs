@@ -14,6 +14,7 @@ use crate::plan::{
 use std::collections::BTreeMap;
 
 /// A model with what it is fed.
+#[derive(Clone, Debug)]
 pub struct Sample {
     /// The whole plan.
     pub plan: Plan,

@@ -353,8 +353,8 @@ fn layer_of(parameter: &str) -> String {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer).to_owned()
 }
 
-/// How the loss scale moves after a step; `None` where it has no state.
-fn scaler_update(scaler: &Scaler) -> Option<Op> {
+/// The op that moves the loss scale after a step; `None` where it has no state.
+pub fn scaler_update(scaler: &Scaler) -> Option<Op> {
     let guarded = scaler.has_knobs();
     match scaler {
         Scaler::None => None,

@@ -97,9 +97,14 @@ pub fn exponent(x: f32) -> Option<i32> {
     }
 }
 
+/// 2^exponent, from -126 to 127.
+pub fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent.clamp(-126, 127) + 127) as u32) << 23)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Exponents, exponent};
+    use super::{Exponents, exponent, power_of_two};
     use crate::graph::DType;
 
     #[test]
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn counts_quantiles_and_what_f16_loses() {
         let mut of = Exponents::new("a", "linear", "layer", true, DType::F32);
-        of.add(&[0.0, f32::NAN, 1.0, 2.0, 4.0, 2.0_f32.powi(-26)]);
+        of.add(&[0.0, f32::NAN, 1.0, 2.0, 4.0, power_of_two(-26)]);
         assert_eq!((of.zeros, of.not_finite, of.counted()), (1, 1, 4));
         assert_eq!((of.quantile(0.0), of.quantile(0.5), of.largest()), (Some(-26), Some(1), Some(2)));
         assert_eq!((of.lost_in_f16(0), of.lost_in_f16(1), of.lost_in_f16(27)), (0.25, 0.0, 0.0));

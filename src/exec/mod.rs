@@ -15,6 +15,7 @@ pub mod family;
 pub mod fault;
 pub mod initial;
 pub mod initialise;
+pub mod mixed;
 pub mod places;
 pub mod program;
 pub mod reference;

@@ -6,7 +6,8 @@
 use super::backend::Backend;
 use super::fault::ExecFault;
 use super::reference::scaler::{ScaleRule, ScaleState, update};
-use crate::graph::{Op, StepGraph};
+use crate::autodiff::scaler_update;
+use crate::graph::Op;
 use crate::plan::{AtFloor, Scaler, SkipRules};
 
 /// Follows the scaler of a run.
@@ -47,24 +48,24 @@ pub enum Stop {
     Total(u64),
 }
 
-/// The rule of a step graph; `None` where the scale does not move.
-fn rule_of(step: &StepGraph) -> Option<ScaleRule> {
-    step.update.iter().find_map(|node| match node.op {
-        Op::ScalerUpdate { growth, backoff, interval, guard } => {
+/// The rule of the op that moves the scale; `None` where it does not move.
+fn rule_of(scaler: &Scaler) -> Option<ScaleRule> {
+    match scaler_update(scaler) {
+        Some(Op::ScalerUpdate { growth, backoff, interval, guard }) => {
             let interval = i32::try_from(interval).unwrap_or(i32::MAX);
             Some(ScaleRule { guard, ..ScaleRule::torch(growth, backoff, interval) })
         }
         _ => None,
-    })
+    }
 }
 
 impl Scaling {
-    /// At the first step, with the rule of a step graph.
-    pub fn new(scaler: &Scaler, step: Option<&StepGraph>) -> Self {
+    /// At the first step.
+    pub fn new(scaler: &Scaler) -> Self {
         let scale = scaler.first_scale();
         Self {
             scaler: scaler.clone(),
-            rule: step.and_then(rule_of),
+            rule: rule_of(scaler),
             state: ScaleState { scale, ..ScaleState::default() },
             skipped: 0,
             falls: 0,
@@ -77,23 +78,28 @@ impl Scaling {
     /// # Errors
     /// The device's own.
     pub fn read(scaler: &Scaler, engine: &mut dyn Backend, done: u64) -> Result<Self, ExecFault> {
-        let mut scaling = Self::new(scaler, engine.step_graph(0));
+        let mut scaling = Self::new(scaler);
         if done == 0 {
             return Ok(scaling);
         }
-        scaling.state.scale = engine.scale()?;
-        scaling.fell_from = scaling.state.scale;
+        let scale = engine.scale()?;
         let [tracker, tolerated, skips, applied] =
             ["scaler.tracker", "scaler.tolerated", "scaler.skips", "step"];
         let mut count = |name: &str| -> Result<i32, ExecFault> {
             let cell = engine.cell(name)?;
             Ok(cell.and_then(|cell| cell.integers(1).first().copied()).unwrap_or(0))
         };
-        scaling.state.tracker = count(tracker)?;
-        scaling.state.tolerated = count(tolerated)?;
-        scaling.state.skips = count(skips)?;
-        scaling.skipped = done.saturating_sub(u64::try_from(count(applied)?).unwrap_or(0));
+        let counts = [count(tracker)?, count(tolerated)?, count(skips)?];
+        let applied = u64::try_from(count(applied)?).unwrap_or(0);
+        scaling.set(counts, scale, done.saturating_sub(applied));
         Ok(scaling)
+    }
+
+    /// Goes on from counts that were kept: good steps since the scale moved, tolerated steps, skipped steps in a row; the scale;
+    /// skipped steps in all.
+    pub fn set(&mut self, [tracker, tolerated, skips]: [i32; 3], scale: f32, skipped: u64) {
+        self.state = ScaleState { scale, tracker, tolerated, skips };
+        (self.skipped, self.falls, self.fell_from) = (skipped, 0, scale);
     }
 
     /// Steps that were skipped.
@@ -215,8 +221,7 @@ mod tests {
         let knobs = ScaleKnobs { at_floor, ..ScaleKnobs::default() };
         sample.plan.scaler =
             Scaler::Dynamic { init, growth: 2.0, backoff: 0.5, interval: 3, floor, knobs, skips };
-        let step = sample.compile().step;
-        Scaling::new(&sample.plan.scaler, Some(&step))
+        Scaling::new(&sample.plan.scaler)
     }
 
     /// The scale after each letter, and the stop that ends the list.
@@ -256,8 +261,7 @@ mod tests {
         let mut sample = samples::mlp();
         let skips = SkipRules { in_row: 1, ..SkipRules::default() };
         sample.plan.scaler = Scaler::Static { scale: 128.0, skips };
-        let step = sample.compile().step;
-        let (scales, stop) = run(Scaling::new(&sample.plan.scaler, Some(&step)), "gigii");
+        let (scales, stop) = run(Scaling::new(&sample.plan.scaler), "gigii");
         assert_eq!((scales, stop), (vec![128.0; 5], Some(Stop::InRow(1))));
     }
 

@@ -25,6 +25,8 @@ pub mod mean;
 #[cfg(test)]
 mod parameter_tests;
 #[cfg(test)]
+mod parity_tests;
+#[cfg(test)]
 mod skip_tests;
 pub mod pool;
 

@@ -68,6 +68,22 @@ impl Watch for Histogram {
     }
 }
 
+/// The gradients of the parameters.
+#[cfg(test)]
+struct Gradients<'a> {
+    names: &'a [String],
+    found: std::collections::BTreeMap<String, Vec<f32>>,
+}
+
+#[cfg(test)]
+impl Watch for Gradients<'_> {
+    fn result(&mut self, _: &Node, _: bool, value: &Value, buffer: &Buffer) {
+        if self.names.contains(&value.name) {
+            self.found.insert(value.name.clone(), buffer.floats(value.elements()).to_vec());
+        }
+    }
+}
+
 fn all_finite(buffer: &Buffer, value: &Value) -> bool {
     buffer.floats(value.elements()).iter().all(|element| element.is_finite())
 }
@@ -111,6 +127,21 @@ impl Engine {
             self.look(stage, batch, number * batches.len() as u64 + micro as u64, scale, &mut histogram);
         }
         histogram.0
+    }
+
+    /// Every parameter's gradient for one batch, by the parameter's name, sorted; for tests.
+    #[cfg(test)]
+    pub fn parameter_gradients(&mut self, stage: usize, batch: &Batch, number: u64) -> Vec<(String, Vec<f32>)> {
+        let step = &self.stages[stage].step;
+        let names: Vec<String> = step.gradients.iter().map(|id| step.value(*id).name.clone()).collect();
+        let parameters: Vec<String> =
+            step.parameters.iter().map(|parameter| step.value(parameter.value).name.clone()).collect();
+        let mut watch = Gradients { names: &names, found: std::collections::BTreeMap::new() };
+        let scale = Self::scale(self);
+        self.look(stage, batch, number, scale, &mut watch);
+        let mut found = watch.found;
+        let of = |(parameter, name): (String, &String)| (parameter, found.remove(name).unwrap_or_default());
+        parameters.into_iter().zip(&names).map(of).collect()
     }
 
     fn look(&mut self, stage: usize, batch: &Batch, position: u64, scale: f32, watch: &mut dyn Watch) {
