@@ -32,7 +32,8 @@ fn mnist(folder: &Path) -> Result<Data> {
 
 fn digits() -> Result<Data> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/digits/data/digits.csv.gz");
-    let text = String::from_utf8(unpack(&path)?).map_err(|_| Error::Msg("the digits are no text".to_owned()))?;
+    let text =
+        String::from_utf8(unpack(&path)?).map_err(|_| Error::Msg("the digits are no text".to_owned()))?;
     let mut data = Data { rows: Vec::new(), width: 64, labels: Vec::new() };
     for line in text.lines() {
         let numbers: Vec<f32> = line.split(',').filter_map(|word| word.trim().parse().ok()).collect();
@@ -61,8 +62,9 @@ impl Model {
         let stream = amp::arithmetic::philox::Stream::new(42, 0);
         let random = |part: u64, rows: usize, columns: usize| {
             let bound = 1.0 / (columns as f32).sqrt();
-            let numbers: Vec<f32> =
-                (0..(rows * columns) as u64).map(|index| (2.0 * stream.uniform(part, index) - 1.0) * bound).collect();
+            let numbers: Vec<f32> = (0..(rows * columns) as u64)
+                .map(|index| (2.0 * stream.uniform(part, index) - 1.0) * bound)
+                .collect();
             Var::from_tensor(&Tensor::from_vec(numbers, (rows, columns), &Device::Cpu)?)
         };
         let filled = |value: f32, size: usize| Var::from_tensor(&Tensor::full(value, size, &Device::Cpu)?);
@@ -77,7 +79,9 @@ impl Model {
     }
 
     fn variables(&self) -> Vec<Var> {
-        [&self.first, &self.first_bias, &self.scale, &self.shift, &self.second, &self.second_bias].map(Var::clone).into()
+        [&self.first, &self.first_bias, &self.scale, &self.shift, &self.second, &self.second_bias]
+            .map(Var::clone)
+            .into()
     }
 
     fn forward(&self, region: &Region<'_>, x: &Tensor) -> Result<Tensor> {
@@ -119,7 +123,8 @@ fn main() -> Result<()> {
             skipped += u32::from(stepped.update().skipped);
             losses += loss.to_scalar::<f32>()?;
             let answers = logits.argmax(1)?.to_vec1::<u32>()?;
-            right += answers.iter().zip(&data.labels[examples]).filter(|(answer, label)| answer == label).count();
+            right +=
+                answers.iter().zip(&data.labels[examples]).filter(|(answer, label)| answer == label).count();
         }
         let share = right as f32 / (steps * batch) as f32;
         println!(

@@ -9,7 +9,8 @@ use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Masters, Model, Operand, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Share, SkipRules, Train,
+    Masters, Model, Operand, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Share,
+    SkipRules, Train,
 };
 use std::collections::BTreeMap;
 

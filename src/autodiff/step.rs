@@ -5,7 +5,8 @@ use super::backward::{backward, seed};
 use crate::graph::glob;
 use crate::graph::names::Names;
 use crate::graph::{
-    Buffer, DType, Node, Op, Parameter, Role, ScaleGuard, Stored, Value, ValueId, evaluation_form, named_stream,
+    Buffer, DType, Node, Op, Parameter, Role, ScaleGuard, Stored, Value, ValueId, evaluation_form,
+    named_stream,
 };
 use crate::plan::{AtFloor, Masters, Optimizer, ParameterGroup, Plan, Policy, Refill, ScaleKnobs, Scaler};
 use crate::precision::PreciseGraph;

@@ -36,7 +36,9 @@ pub fn lines(scale: f32, found: &[Exponents]) -> Vec<String> {
     let mut lines = Vec::new();
     let largest = |backward: bool| {
         let of_pass = found.iter().filter(move |value| value.backward == backward);
-        of_pass.filter_map(|value| value.largest().map(|exponent| (exponent, value))).max_by_key(|(exponent, _)| *exponent)
+        of_pass
+            .filter_map(|value| value.largest().map(|exponent| (exponent, value)))
+            .max_by_key(|(exponent, _)| *exponent)
     };
     if let Some((exponent, value)) = largest(false) {
         let end = if exponent >= 15 { ", which f16 does not hold: give its layer f32" } else { "" };

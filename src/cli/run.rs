@@ -63,7 +63,15 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
             return Err(failure);
         }
     };
-    let outcome = train(&ready, recorder, &mut *opened.backend, length, stop, (arguments.probe.as_slice(), folder.path.as_path()), ui);
+    let outcome = train(
+        &ready,
+        recorder,
+        &mut *opened.backend,
+        length,
+        stop,
+        (arguments.probe.as_slice(), folder.path.as_path()),
+        ui,
+    );
     let closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
     conclude(arguments, &ready, settled, &folder, (&opened.platform, closed), &watch, ui)
 }
@@ -329,8 +337,12 @@ fn close(
             if [codes::RUN_SCALE_AT_FLOOR, codes::RUN_SKIP_BUDGET].contains(&fault.code) {
                 // The last steps were skipped, so that the parameters are those of the last good one.
                 if let Ok(checkpoint) = write_checkpoint(engine, folder, step) {
-                    let kept = format!("the parameters of the last good step are in `{}`", folder.path.join(&checkpoint.file));
-                    fault.help = Some(fault.help.map_or_else(|| kept.clone(), |help| format!("{help}; {kept}")));
+                    let kept = format!(
+                        "the parameters of the last good step are in `{}`",
+                        folder.path.join(&checkpoint.file)
+                    );
+                    fault.help =
+                        Some(fault.help.map_or_else(|| kept.clone(), |help| format!("{help}; {kept}")));
                     let _ = watcher.recorder.record(&Event::Checkpoint(checkpoint), &none);
                 }
             }

@@ -37,7 +37,13 @@ impl ExecFault {
     }
 
     /// A scaler that ends a run: at its floor, or at the end of its budget of skipped steps.
-    pub(super) fn scaler_stops(step: u64, outcome: &Outcome, skipped: u64, culprit: &str, cause: &str) -> Self {
+    pub(super) fn scaler_stops(
+        step: u64,
+        outcome: &Outcome,
+        skipped: u64,
+        culprit: &str,
+        cause: &str,
+    ) -> Self {
         let Outcome { before, after, stop, .. } = outcome;
         let (code, what) = match stop {
             Some(Stop::InRow(limit)) => (
@@ -50,7 +56,9 @@ impl ExecFault {
             ),
             Some(Stop::Floor(floor)) if after.scale >= *floor => (
                 codes::RUN_SCALE_AT_FLOOR,
-                format!("the loss scale is at its floor of {floor} and would fall from {before} again at step {step}"),
+                format!(
+                    "the loss scale is at its floor of {floor} and would fall from {before} again at step {step}"
+                ),
             ),
             Some(Stop::Floor(floor)) => (
                 codes::RUN_SCALE_AT_FLOOR,

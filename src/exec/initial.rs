@@ -4,9 +4,9 @@
 //! does not match is told at once. The digest is of what the parameters become, so that neither the file's layout, nor its
 //! names, nor the spelling of the rules takes part in it.
 
-use crate::arithmetic::half::{Format, round};
 use super::backend::Backend;
 use super::fault::ExecFault;
+use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::digest::{ContentHash as _, Digest, Hasher};

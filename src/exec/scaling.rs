@@ -37,6 +37,20 @@ pub struct Outcome {
     pub stop: Option<Stop>,
 }
 
+impl Outcome {
+    /// Whether the fall of the scale is worth a word: two falls are how a scale is found; from the third on somebody should
+    /// look, and less and less often.
+    pub fn tells_a_fall(&self) -> bool {
+        self.falls >= 3 && (self.falls - 3).is_multiple_of(4) && self.stop.is_none()
+    }
+
+    /// Whether it is worth the time of a step to find the first value that is not finite.
+    pub fn looks(&self) -> bool {
+        let row = u32::try_from(self.after.skips).unwrap_or(0);
+        self.stop.is_some() || self.tells_a_fall() || row.is_power_of_two()
+    }
+}
+
 /// Why a scaler ends a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
@@ -267,12 +281,8 @@ mod tests {
 
     #[test]
     fn the_schedule_can_wait_for_applied_steps() {
-        let mut held = scaling(
-            65536.0,
-            1.0,
-            AtFloor::Stop,
-            SkipRules { hold_rate: true, ..SkipRules::default() },
-        );
+        let mut held =
+            scaling(65536.0, 1.0, AtFloor::Stop, SkipRules { hold_rate: true, ..SkipRules::default() });
         let mut advancing = scaling(65536.0, 1.0, AtFloor::Stop, SkipRules::default());
         for letter in [false, true, true, false] {
             let _ = (held.step(letter), advancing.step(letter));

@@ -143,10 +143,18 @@ fn train_here(
             engine.set_group_rate(group, learning_rate(&plan.schedule, base, place, length.steps))?;
         }
         let stage = usize::from(!full);
-        if observer.probes(number + 1)
-            && let Some(found) = engine.exponents(stage, &micro_batches, number)?
-        {
-            observer.probed(number + 1, scaling.state().scale, &found)?;
+        if observer.probes(number + 1) {
+            match engine.exponents(stage, &micro_batches, number)? {
+                Some(found) => observer.probed(number + 1, scaling.state().scale, &found)?,
+                None => {
+                    let text = "exponents are counted on the CPU alone; add `--device cpu`".to_owned();
+                    observer.event(&Event::Note(Note {
+                        step: number,
+                        kind: "not-probed".to_owned(),
+                        text,
+                    }))?;
+                }
+            }
         }
         let result = engine.step(stage, &micro_batches, number, rate)?;
         let outcome = scaling.step(result.skipped);
@@ -163,8 +171,7 @@ fn train_here(
         };
         observer.event(&Event::Step(step))?;
         if result.skipped {
-            let looks = outcome.stop.is_some() || u32::try_from(outcome.after.skips).is_ok_and(u32::is_power_of_two);
-            let found = match looks {
+            let found = match outcome.looks() {
                 true => engine.first_non_finite(stage, &micro_batches, number, result.scale)?,
                 false => None,
             };
@@ -211,8 +218,7 @@ fn skipped(
     let note = |kind: &str, text| Event::Note(Note { step, kind: kind.to_owned(), text });
     observer.event(&note("step-skipped", text))?;
     let cause = found.map_or_else(|| unlocated(&gradient), NonFinite::cause);
-    // Two falls are how a scale is found; from the third on somebody should look, and less and less often.
-    if outcome.falls >= 3 && (outcome.falls - 3).is_multiple_of(4) && outcome.stop.is_none() {
+    if outcome.tells_a_fall() {
         let text = format!(
             "the loss scale fell {} times without a good step between, from {} to {}: {cause}",
             outcome.falls, outcome.fell_from, outcome.after.scale

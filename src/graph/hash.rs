@@ -3,8 +3,8 @@
 //! Every op hashes its variant's own tag and then its attributes field by field, so that no two ops can meet in one digest.
 
 use super::{
-    Attention, Buffer, DType, Disentangled, Graph, Interpolation, Node, Op, Parameter, PositionBuckets, Role, Stored,
-    Unary, Value, ValueId,
+    Attention, Buffer, DType, Disentangled, Graph, Interpolation, Node, Op, Parameter, PositionBuckets, Role,
+    Stored, Unary, Value, ValueId,
 };
 use crate::digest::{ContentHash, Hasher};
 use crate::graph::StepGraph;

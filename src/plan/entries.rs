@@ -2,8 +2,8 @@
 
 use super::hash::class_name;
 use super::{
-    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan, ScaleKnobs, Scaler, SkipRules,
-    ScheduleKind, Selector,
+    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan,
+    ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{

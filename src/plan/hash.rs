@@ -7,7 +7,8 @@
 use super::initial;
 use super::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Masters, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules, Train,
+    Masters, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules,
+    Train,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};

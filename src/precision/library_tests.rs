@@ -118,10 +118,7 @@ fn models() -> Vec<(&'static str, Graph)> {
         ("resnet", graph("\"resnet\" depth=18 classes=10", &picture(64), ten())),
         ("vit", graph("\"vit\" image=32 patch=8 width=32 layers=2 heads=2 classes=10", &picture(32), ten())),
         ("gpt2", graph("\"gpt2\" vocabulary=50 context=16 width=32 layers=2 heads=2", &tokens, next())),
-        (
-            "bert",
-            graph("\"bert\" vocabulary=50 context=16 width=32 layers=2 heads=2", &tokens, next()),
-        ),
+        ("bert", graph("\"bert\" vocabulary=50 context=16 width=32 layers=2 heads=2", &tokens, next())),
     ]
 }
 
@@ -154,7 +151,12 @@ fn library_models_cast_as_little_as_can_be() {
             let mut of_parameter = BTreeMap::new();
             for cast in casts {
                 let source = graph.value(cast.inputs[0]);
-                assert_ne!(source.dtype, graph.value(cast.outputs[0]).dtype, "{model} {name}: {}", source.name);
+                assert_ne!(
+                    source.dtype,
+                    graph.value(cast.outputs[0]).dtype,
+                    "{model} {name}: {}",
+                    source.name
+                );
                 let made_by = graph.nodes.iter().find(|node| node.outputs.contains(&cast.inputs[0]));
                 assert!(made_by.is_none_or(|node| node.op != Op::Cast), "{model} {name}: a cast of a cast");
                 if source.role == Role::Parameter {

@@ -112,7 +112,11 @@ fn knob_words(knobs: &ScaleKnobs, words: &mut Vec<String>) {
 
 /// The text of an f32: all digits of a whole number, else the fewest.
 fn narrow(number: f32) -> String {
-    if number.fract() == 0.0 && number < 1e15 { format!("{:?}", f64::from(number)) } else { format!("{number:?}") }
+    if number.fract() == 0.0 && number < 1e15 {
+        format!("{:?}", f64::from(number))
+    } else {
+        format!("{number:?}")
+    }
 }
 
 /// A scale or a floor: a finite number above 0 that an f32 holds.

@@ -11,8 +11,8 @@ use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
 use crate::plan::initial::InitialWeights;
 use crate::plan::{
-    Block, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin, ParameterGroup, Plan,
-    Masters, Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
+    Block, Environment, Evaluate, Every, Guarantee, Loss, Masters, Model, Optimizer, Origin, ParameterGroup,
+    Plan, Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
 use crate::world::World;

@@ -7,7 +7,8 @@ use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::plan::{
-    AtFloor, Class, Device, Masters, Optimizer, Policy, Refill, ScaleKnobs, Scaler, Schedule, ScheduleKind, SkipRules,
+    AtFloor, Class, Device, Masters, Optimizer, Policy, Refill, ScaleKnobs, Scaler, Schedule, ScheduleKind,
+    SkipRules,
 };
 use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
@@ -114,8 +115,13 @@ fn dynamic_rule() -> NodeRule {
         .property(Rule::integer("interval", 1, count, "Good steps in a row before growth."))
         .property(Rule::real32("floor", "The lowest scale that the run may have.").above(0.0))
         .property(
-            Rule::integer("hysteresis", 1, count, "Non-finite steps since the last refill that lower the scale.")
-                .or("1"),
+            Rule::integer(
+                "hysteresis",
+                1,
+                count,
+                "Non-finite steps since the last refill that lower the scale.",
+            )
+            .or("1"),
         )
         .property(
             Rule::choice("refill", &Refill::ALL.map(Refill::name), "When that count begins again.")
@@ -151,9 +157,12 @@ fn skip_rules(rule: NodeRule) -> NodeRule {
             .or_text("advance"),
     )
     .property(
-        Rule::integer("max-skips", 0, i64::from(i32::MAX), "Skipped steps in a row; 0 for any number.").or("0"),
+        Rule::integer("max-skips", 0, i64::from(i32::MAX), "Skipped steps in a row; 0 for any number.")
+            .or("0"),
     )
-    .property(Rule::integer("max-skips-total", 0, i64::MAX, "Skipped steps in all; 0 for any number.").or("0"))
+    .property(
+        Rule::integer("max-skips-total", 0, i64::MAX, "Skipped steps in all; 0 for any number.").or("0"),
+    )
 }
 
 /// A pinned version.
@@ -280,7 +289,13 @@ pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler
                 if floor > init {
                     let message = "the scaler's floor lies above its first scale";
                     let help = "raise `init` or lower `floor`";
-                    conflict(fields, message, [("floor", "the floor"), ("init", "the first scale")], help, sink);
+                    conflict(
+                        fields,
+                        message,
+                        [("floor", "the floor"), ("init", "the first scale")],
+                        help,
+                        sink,
+                    );
                 }
                 if ceiling.is_some_and(|ceiling| ceiling < init) {
                     let message = "the scaler's ceiling lies below its first scale";
@@ -310,10 +325,11 @@ fn named<T: Copy + Default, const N: usize>(all: [T; N], name: fn(T) -> &'static
 
 fn conflict(fields: &Fields<'_>, message: &str, places: [(&str, &str); 2], help: &str, sink: &mut Sink) {
     let diagnostic = Diagnostic::error(codes::CONFLICT, message);
-    let diagnostic = places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
-        Some(span) => diagnostic.at(span, text),
-        None => diagnostic,
-    });
+    let diagnostic =
+        places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
+            Some(span) => diagnostic.at(span, text),
+            None => diagnostic,
+        });
     sink.push(diagnostic.help(help));
 }
 

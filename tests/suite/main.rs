@@ -15,6 +15,7 @@ mod readme;
 mod reference;
 mod repro;
 mod runs;
+mod scaling;
 mod schemas;
 mod weights;
 

@@ -26,9 +26,9 @@ pub mod mean;
 mod parameter_tests;
 #[cfg(test)]
 mod parity_tests;
+pub mod pool;
 #[cfg(test)]
 mod skip_tests;
-pub mod pool;
 
 pub mod reduce;
 pub mod relative_position;

@@ -27,7 +27,8 @@ fn block(first: bool) -> Sample {
     let asked = ["query", "key", "value"].map(|name| (name, vec![linear(&format!("attention.{name}"), 8)]));
     let attention = apply("attention", kind, asked.into());
     let mut attend = vec![attention, linear("out", 8)];
-    let mut change = vec![linear("up", 16), layer("gelu", LayerKind::Gelu { tanh: false }), linear("down", 8)];
+    let mut change =
+        vec![linear("up", 16), layer("gelu", LayerKind::Gelu { tanh: false }), linear("down", 8)];
     if first {
         attend.insert(0, norm("norm1"));
         change.insert(0, norm("norm2"));
@@ -50,7 +51,8 @@ fn cases() -> Vec<(&'static str, Sample)> {
             *p = 0.0;
         }
     }
-    let mut cases = vec![("mlp", samples::mlp()), ("cnn", cnn), ("block", block(true)), ("bert", block(false))];
+    let mut cases =
+        vec![("mlp", samples::mlp()), ("cnn", cnn), ("block", block(true)), ("bert", block(false))];
     for (_, sample) in &mut cases {
         sample.plan.scaler = Scaler::None;
         sample.plan.train.clip_norm = None;
@@ -108,7 +110,8 @@ fn assert_near(what: &str, found: &[f32], wanted: &[f32], allowed: Allowed) {
 
 /// Compares a case in one format; the policy is the one that PyTorch's CPU has.
 fn compare(name: &str, mut sample: Sample, case: &Value, format: &str, allowed: [Allowed; 2]) {
-    sample.plan.precision = policy(if format == "f32" { "std:precision/fp32" } else { "std:precision/amp-bf16-cpu" });
+    sample.plan.precision =
+        policy(if format == "f32" { "std:precision/fp32" } else { "std:precision/amp-bf16-cpu" });
     let expected = &case[format];
     let mut trained = engine(&sample, &case["start"]);
     let batches: Vec<Batch> = case["batches"].as_array().expect("batches").iter().map(batch).collect();
@@ -141,7 +144,8 @@ fn compare(name: &str, mut sample: Sample, case: &Value, format: &str, allowed: 
 
 /// Each parameter's gradient, as the step takes it: with rate 1 the parameter loses it, in one rounding.
 fn gradients(engine: &mut Engine, batch: &Batch) -> Vec<(String, Vec<f32>)> {
-    let before: Vec<Vec<f32>> = engine.parameters().into_iter().map(|(_, _, values)| values.to_vec()).collect();
+    let before: Vec<Vec<f32>> =
+        engine.parameters().into_iter().map(|(_, _, values)| values.to_vec()).collect();
     let found = engine.parameter_gradients(0, batch, 0);
     let _ = engine.step(0, std::slice::from_ref(batch), 0, 1.0);
     let after = engine.parameters();

@@ -64,7 +64,8 @@ fn a_step_that_overflows_leaves_everything_but_the_scale() {
         sample.plan.scaler = dynamic(ScaleKnobs::default(), SkipRules::default());
         for bad in 0..accumulate as u64 {
             let mut engine = engine(&sample);
-            let good = |step: u64| (0..accumulate as u64).map(|micro| batch(&sample, 10 * step + micro)).collect();
+            let good =
+                |step: u64| (0..accumulate as u64).map(|micro| batch(&sample, 10 * step + micro)).collect();
             for step in 0..2 {
                 let batches: Vec<Batch> = good(step);
                 assert!(!engine.step(0, &batches, step, 1e-3).skipped);
@@ -147,15 +148,9 @@ fn the_host_knows_the_scale_without_reading_it() {
     for knobs in [ScaleKnobs::default(), two, held] {
         let mut sample = samples::cnn();
         sample.plan.scaler = match dynamic(knobs, SkipRules { in_row: 100, ..SkipRules::default() }) {
-            Scaler::Dynamic { growth, backoff, knobs, skips, .. } => Scaler::Dynamic {
-                init: 1024.0,
-                growth,
-                backoff,
-                interval: 2,
-                floor: 300.0,
-                knobs,
-                skips,
-            },
+            Scaler::Dynamic { growth, backoff, knobs, skips, .. } => {
+                Scaler::Dynamic { init: 1024.0, growth, backoff, interval: 2, floor: 300.0, knobs, skips }
+            }
             other => other,
         };
         let mut engine = engine(&sample);

@@ -20,8 +20,9 @@ impl Autocast {
     /// No such policy; those of [`Autocast::of`].
     pub fn named(name: &str) -> Result<Self> {
         let full = if name.contains(':') { name.to_owned() } else { format!("std:precision/{name}") };
-        let policy = resolve::policy_named(&full)
-            .ok_or_else(|| Error::Msg(format!("found the policy `{name}`, which the library does not have")))?;
+        let policy = resolve::policy_named(&full).ok_or_else(|| {
+            Error::Msg(format!("found the policy `{name}`, which the library does not have"))
+        })?;
         Self::of(policy)
     }
 
@@ -35,7 +36,10 @@ impl Autocast {
             Format::Bf16 => DType::BF16,
             Format::F32 => DType::F32,
             Format::Tf32 => {
-                return Err(Error::Msg("found the low format tf32, expected f16, bf16 or f32: Candle has no tensors of it".to_owned()));
+                return Err(Error::Msg(
+                    "found the low format tf32, expected f16, bf16 or f32: Candle has no tensors of it"
+                        .to_owned(),
+                ));
             }
         };
         Ok(Self { policy, low })

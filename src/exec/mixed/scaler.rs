@@ -87,9 +87,15 @@ impl GradScaler {
     pub fn load(&mut self, state: &State) -> Result<()> {
         let counts = [state.growth_tracker, state.tolerated, state.skips_in_row];
         if !(state.scale > 0.0 && state.scale.is_finite()) || counts.iter().any(|count| *count < 0) {
-            return Err(Error::Msg(format!("found {state:?}, expected a finite scale above 0 and counts of at least 0")));
+            return Err(Error::Msg(format!(
+                "found {state:?}, expected a finite scale above 0 and counts of at least 0"
+            )));
         }
-        self.scaling.set([state.growth_tracker, state.tolerated, state.skips_in_row], state.scale, state.skipped);
+        self.scaling.set(
+            [state.growth_tracker, state.tolerated, state.skips_in_row],
+            state.scale,
+            state.skipped,
+        );
         Ok(())
     }
 
@@ -155,7 +161,10 @@ impl<'a> Backward<'a> {
         let (mut found, mut met) = (false, 0);
         for variable in variables {
             if variable.dtype() == DType::F16 {
-                return Err(Error::Msg("found a variable in f16, expected f32: keep masters in f32 and let the region cast them".to_owned()));
+                return Err(Error::Msg(
+                    "found a variable in f16, expected f32: keep masters in f32 and let the region cast them"
+                        .to_owned(),
+                ));
             }
             let Some(gradient) = gradients.remove(variable) else { continue };
             let gradient = gradient.to_dtype(DType::F32)?;
@@ -165,7 +174,10 @@ impl<'a> Backward<'a> {
             met += 1;
         }
         if met == 0 {
-            return Err(Error::Msg(format!("found no gradient for any of {} variables: the loss does not reach them", variables.len())));
+            return Err(Error::Msg(format!(
+                "found no gradient for any of {} variables: the loss does not reach them",
+                variables.len()
+            )));
         }
         Ok(Unscaled { scaler, gradients, found })
     }

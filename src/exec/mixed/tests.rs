@@ -19,7 +19,9 @@ fn ramp(shape: &[usize]) -> Tensor {
 /// Each op of a sample runs in the format that the compiler's pass gives it.
 #[test]
 fn formats_are_those_of_the_compiler() {
-    for (name, policy) in [("amp-fp16", "std:precision/amp-fp16"), ("amp-bf16-cpu", "std:precision/amp-bf16-cpu")] {
+    for (name, policy) in
+        [("amp-fp16", "std:precision/amp-fp16"), ("amp-bf16-cpu", "std:precision/amp-bf16-cpu")]
+    {
         for (_, mut sample) in samples::all() {
             sample.plan.precision = crate::resolve::policy_named(policy).expect("a policy");
             let graph = sample.compile().precise.graph;
@@ -28,14 +30,23 @@ fn formats_are_those_of_the_compiler() {
                 let result = graph.value(node.outputs[0]).dtype;
                 let one_operand = matches!(
                     node.op.kind(),
-                    "linear" | "conv2d" | "layer-norm" | "softmax" | "relu" | "gelu" | "mean" | "add" | "concatenate"
+                    "linear"
+                        | "conv2d"
+                        | "layer-norm"
+                        | "softmax"
+                        | "relu"
+                        | "gelu"
+                        | "mean"
+                        | "add"
+                        | "concatenate"
                 );
                 if !one_operand {
                     continue;
                 }
                 // What the operand was before its cast.
                 let source = |id| {
-                    let cast = graph.nodes.iter().find(|node| node.op == Op::Cast && node.outputs.contains(&id));
+                    let cast =
+                        graph.nodes.iter().find(|node| node.op == Op::Cast && node.outputs.contains(&id));
                     graph.value(cast.map_or(id, |cast| cast.inputs[0])).dtype
                 };
                 let of = |dtype| match dtype {
@@ -49,7 +60,8 @@ fn formats_are_those_of_the_compiler() {
                     .map(|id| ramp(&[1]).to_dtype(of(source(*id))).expect("a cast"))
                     .collect();
                 let operands: Vec<&Tensor> = operands.iter().collect();
-                let found = autocast.region(|region| region.dtype(node.op.kind(), &operands)).expect("a kind");
+                let found =
+                    autocast.region(|region| region.dtype(node.op.kind(), &operands)).expect("a kind");
                 assert_eq!(found, of(result), "{name} {} of {}", node.op.kind(), node.layer);
             }
         }
@@ -78,8 +90,12 @@ fn products_round_once_from_sums_in_f32() -> Result<()> {
     let x = tensor(&[1.0; 512], &[1, 512]);
     let weight = tensor(&[1.0; 512], &[1, 512]);
     for name in ["amp-bf16", "amp-fp16"] {
-        let y = Autocast::named(name)?.region(|region| region.linear(&x, &weight, Some(&tensor(&[2.0], &[1]))))?;
-        assert_eq!(y.to_dtype(DType::F32)?.to_vec2::<f32>()?, [[514.0_f32 - 514.0 % if name == "amp-bf16" { 4.0 } else { 1.0 }]]);
+        let y = Autocast::named(name)?
+            .region(|region| region.linear(&x, &weight, Some(&tensor(&[2.0], &[1]))))?;
+        assert_eq!(
+            y.to_dtype(DType::F32)?.to_vec2::<f32>()?,
+            [[514.0_f32 - 514.0 % if name == "amp-bf16" { 4.0 } else { 1.0 }]]
+        );
     }
     Ok(())
 }
@@ -95,7 +111,10 @@ fn off_is_f32_and_unknown_kinds_are_refused() -> Result<()> {
         assert_eq!(region.softmax(&low, 1)?.dtype(), DType::F32);
         assert_eq!(region.layer_norm(&low, &ramp(&[4]), &ramp(&[4]), 1e-5)?.dtype(), DType::F32);
         assert_eq!(region.module("relu", &|x: &Tensor| x.relu(), &low)?.dtype(), DType::F16);
-        assert_eq!(region.embedding(&ramp(&[7, 3]), &Tensor::new(&[[1_u32, 2]], &Device::Cpu)?)?.dims(), [1, 2, 3]);
+        assert_eq!(
+            region.embedding(&ramp(&[7, 3]), &Tensor::new(&[[1_u32, 2]], &Device::Cpu)?)?.dims(),
+            [1, 2, 3]
+        );
         let fault = region.dtype("linaer", &[]).expect_err("no kind").to_string();
         assert!(fault.contains("did you mean `linear`"), "{fault}");
         Ok(())
@@ -144,8 +163,16 @@ fn states_are_pytorchs_and_can_be_saved() -> Result<()> {
         skips: SkipRules::default(),
     };
     let expected = [
-        (65536.0, 1), (65536.0, 2), (131_072.0, 0), (65536.0, 0), (65536.0, 1),
-        (65536.0, 2), (131_072.0, 0), (65536.0, 0), (65536.0, 1), (65536.0, 2),
+        (65536.0, 1),
+        (65536.0, 2),
+        (131_072.0, 0),
+        (65536.0, 0),
+        (65536.0, 1),
+        (65536.0, 2),
+        (131_072.0, 0),
+        (65536.0, 0),
+        (65536.0, 1),
+        (65536.0, 2),
     ];
     let weight = Var::from_tensor(&tensor(&[1.0], &[1]))?;
     let mut scaler = GradScaler::new(&rule);

@@ -21,8 +21,7 @@ pub(super) fn scaler(text: &str) -> Result<Imported, String> {
     if let Some(norm) = all.get("gradient_clipping").and_then(Value::as_f64).filter(|norm| *norm > 0.0) {
         notes.push(format!("the clipping is no part of the scaler: write `train clip-norm={norm:?}`"));
     }
-    let imported =
-        |scaler, notes| Imported { library: "deepspeed", scaler, notes };
+    let imported = |scaler, notes| Imported { library: "deepspeed", scaler, notes };
     if !flag(block, "enabled", false)? {
         notes.push("`fp16` is not enabled, so that nothing is scaled".to_owned());
         return Ok(imported(Scaler::None, notes));
@@ -51,14 +50,19 @@ pub(super) fn scaler(text: &str) -> Result<Imported, String> {
         ceiling: f32::INFINITY,
     };
     let interval = count("`loss_scale_window`", number(block, "loss_scale_window", 1000.0)?)?;
-    notes.push("the scale grows first after one step more than the window, as DeepSpeed counts (`late-growth`)".to_owned());
+    notes.push(
+        "the scale grows first after one step more than the window, as DeepSpeed counts (`late-growth`)"
+            .to_owned(),
+    );
     Ok(imported(Scaler::Dynamic { init, growth: 2.0, backoff: 0.5, interval, floor, knobs, skips }, notes))
 }
 
 fn number(block: &Map<String, Value>, name: &str, default: f64) -> Result<f64, String> {
     match block.get(name) {
         None => Ok(default),
-        Some(value) => value.as_f64().ok_or_else(|| format!("found `{name}` to be {value}, expected a number")),
+        Some(value) => {
+            value.as_f64().ok_or_else(|| format!("found `{name}` to be {value}, expected a number"))
+        }
     }
 }
 

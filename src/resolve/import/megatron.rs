@@ -39,7 +39,8 @@ struct Flags<'a>(Vec<&'a str>);
 impl<'a> Flags<'a> {
     fn of(text: &'a str) -> Self {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or(""));
-        let words = lines.flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "\\\"'()".contains(letter)));
+        let words = lines
+            .flat_map(|line| line.split(|letter: char| letter.is_whitespace() || "\\\"'()".contains(letter)));
         Self(words.flat_map(|word| word.split('=')).filter(|word| !word.is_empty()).collect())
     }
 

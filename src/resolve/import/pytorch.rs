@@ -23,7 +23,8 @@ pub(super) fn scaler(text: &str) -> Result<Imported, String> {
                     position = 1;
                 }
                 let names = if sharded { SHARDED } else { NAMES };
-                let name = names.get(position).ok_or_else(|| format!("found one argument too many: {argument}"))?;
+                let name =
+                    names.get(position).ok_or_else(|| format!("found one argument too many: {argument}"))?;
                 values.take(name, argument)?;
                 position += 1;
             }
@@ -32,8 +33,10 @@ pub(super) fn scaler(text: &str) -> Result<Imported, String> {
     values.scaler()
 }
 
-const NAMES: [&str; 6] = ["device", "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"];
-const SHARDED: [&str; 6] = ["device", "init_scale", "backoff_factor", "growth_factor", "growth_interval", "enabled"];
+const NAMES: [&str; 6] =
+    ["device", "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"];
+const SHARDED: [&str; 6] =
+    ["device", "init_scale", "backoff_factor", "growth_factor", "growth_interval", "enabled"];
 
 struct Values {
     init: f64,
@@ -144,7 +147,8 @@ fn number(text: &str) -> Option<f64> {
         None => plain(&text),
         Some((base, power)) => {
             let (base, power) = (plain(base)?, plain(power)?);
-            let count = (power.fract() == 0.0 && (-200.0..=200.0).contains(&power)).then_some(power as i32)?;
+            let count =
+                (power.fract() == 0.0 && (-200.0..=200.0).contains(&power)).then_some(power as i32)?;
             // By repeated products, exact for powers of two.
             let product = (0..count.unsigned_abs()).fold(1.0, |product, _| product * base);
             Some(if count < 0 { 1.0 / product } else { product })

@@ -53,7 +53,14 @@ fn by_amp(scaler: &Scaler, pattern: &[bool]) -> Vec<f32> {
 }
 
 /// DeepSpeed's rule: `cur_iter` and `last_overflow_iter`, as its documentation and class say it; ends where it raises.
-fn by_deepspeed(power: u32, window: i64, hysteresis: i64, in_row: bool, min: f64, pattern: &[bool]) -> Vec<f32> {
+fn by_deepspeed(
+    power: u32,
+    window: i64,
+    hysteresis: i64,
+    in_row: bool,
+    min: f64,
+    pattern: &[bool],
+) -> Vec<f32> {
     let (mut scale, mut current, mut last) = (f64::from(1_u32 << power), hysteresis, -1_i64);
     let mut scales = Vec::new();
     for (iteration, overflow) in (0_i64..).zip(pattern) {
@@ -96,8 +103,7 @@ fn a_deepspeed_block_moves_as_deepspeed() {
             "hysteresis": {hysteresis}, "consecutive_hysteresis": {in_row}, "min_loss_scale": {min}}}}}"#
         );
         let pattern = draw.pattern();
-        let expected =
-            by_deepspeed(power as u32, window as i64, hysteresis as i64, in_row, min, &pattern);
+        let expected = by_deepspeed(power as u32, window as i64, hysteresis as i64, in_row, min, &pattern);
         assert_eq!(by_amp(&read(&text).scaler, &pattern), expected, "{text} {pattern:?}");
     }
 }

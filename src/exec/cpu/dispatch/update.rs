@@ -6,8 +6,8 @@ use crate::arithmetic::half::Format;
 use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::update::{
-    Adam, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd, sgd_plain, store, sum_of_squares, unscale_and_check,
-    update_scale,
+    Adam, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd, sgd_plain, store, sum_of_squares,
+    unscale_and_check, update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::exec::schedule::decimal;
@@ -38,7 +38,8 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::Update { rule, found, clipped, stored } => {
             update(call, rule, *found, *clipped, outputs);
             if let (Some(stored), false) = (stored, *found && call.inputs[4].scalar() != 0.0) {
-                let applied = u64::try_from(call.inputs[3].integers().first().copied().unwrap_or(0)).unwrap_or(0);
+                let applied =
+                    u64::try_from(call.inputs[3].integers().first().copied().unwrap_or(0)).unwrap_or(0);
                 let stream = stored.stream.map(|stream| Stream::new(call.seed, stream));
                 store(call.isa, call.threads, stored.format, stream, applied, call.out(outputs, 0));
             }

@@ -131,7 +131,12 @@ impl Engine {
 
     /// Every parameter's gradient for one batch, by the parameter's name, sorted; for tests.
     #[cfg(test)]
-    pub fn parameter_gradients(&mut self, stage: usize, batch: &Batch, number: u64) -> Vec<(String, Vec<f32>)> {
+    pub fn parameter_gradients(
+        &mut self,
+        stage: usize,
+        batch: &Batch,
+        number: u64,
+    ) -> Vec<(String, Vec<f32>)> {
         let step = &self.stages[stage].step;
         let names: Vec<String> = step.gradients.iter().map(|id| step.value(*id).name.clone()).collect();
         let parameters: Vec<String> =

@@ -2,9 +2,9 @@
 
 use super::pointwise::floats;
 use super::*;
+use crate::arithmetic::half::Format;
 use crate::exec::cuda::launch::Arguments;
 use crate::exec::reference::fingerprint::{BLOCK, Keys};
-use crate::arithmetic::half::Format;
 use crate::graph::{ScaleGuard, Stored};
 use crate::plan::Optimizer;
 
@@ -46,7 +46,9 @@ fn accumulating_and_staging() {
 
 #[test]
 fn unscaling_finds_the_first_that_is_not_finite() {
-    for (after, bad) in [None, Some(0), Some(2), Some(3)].into_iter().flat_map(|bad| [(false, bad), (true, bad)]) {
+    for (after, bad) in
+        [None, Some(0), Some(2), Some(3)].into_iter().flat_map(|bad| [(false, bad), (true, bad)])
+    {
         let sizes = [20_000, 5, 0, 8192, 8193];
         let mut inputs = vec![scalar(1024.0)];
         inputs.extend((1..).zip(sizes).map(|(stream, size)| plain(stream, &[size])));
@@ -106,8 +108,11 @@ fn optimizers() {
                     inputs.extend((0..states as u64).map(|state| floats(3 + state, &[elements])));
                     let places: Vec<usize> = std::iter::once(0).chain(first..first + states).collect();
                     let (found, clipped) = (found.is_some(), clip.is_some());
-                    let mut case =
-                        in_place(Op::Update { rule: rule.clone(), found, clipped, stored: None }, inputs, &places);
+                    let mut case = in_place(
+                        Op::Update { rule: rule.clone(), found, clipped, stored: None },
+                        inputs,
+                        &places,
+                    );
                     case.stored[1] = Some(format);
                     case.check(&format!("{rule:?}"));
                 }
