@@ -71,9 +71,8 @@ def amp_chain(amp, path, store):
     with open(answer["record"]) as record:
         for line in record:
             event = json.loads(line)
-            step = event.get("step") if isinstance(event.get("step"), dict) else event
-            if "loss" in step:
-                losses.append(step["loss"])
+            if event["event"] == "step":
+                losses.append(event["hashed"]["loss"]["value"])
     return {"chain": answer["result"]["chain"] if "result" in answer else answer.get("chain"),
             "losses": [losses[index] for index in (0, len(losses) // 2, -1)] if losses else None}
 

@@ -216,6 +216,35 @@ pub fn cnn() -> Sample {
     Sample { plan: plan(body), features: [1, 8, 8].into(), labels: classes(10) }
 }
 
+/// Residual blocks of convolutions, batch normalisation and ReLU, channels in eights; the second block has a convolution on both ways.
+pub fn bottleneck() -> Sample {
+    let norm = |path: &str| layer(path, LayerKind::BatchNorm { eps: 1e-5, momentum: 0.1 });
+    let way = |path: &str, channels: usize| {
+        vec![
+            conv(&format!("{path}.first"), channels, false),
+            norm(&format!("{path}.first_norm")),
+            layer(&format!("{path}.act"), LayerKind::Relu),
+            conv(&format!("{path}.second"), channels, false),
+            norm(&format!("{path}.second_norm")),
+        ]
+    };
+    let short = vec![conv("wide.short", 24, false), norm("wide.short_norm")];
+    let kernel = [3, 3];
+    let body = vec![
+        conv("stem.conv", 16, false),
+        norm("stem.norm"),
+        layer("stem.act", LayerKind::Relu),
+        layer("stem.pool", LayerKind::MaxPool2d { kernel, stride: [2, 2], padding: [1, 1] }),
+        parallel("same", Combine::Add, vec![way("same", 16), Vec::new()]),
+        layer("same.act", LayerKind::Relu),
+        parallel("wide", Combine::Add, vec![way("wide", 24), short]),
+        layer("wide.act", LayerKind::Relu),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 10),
+    ];
+    Sample { plan: plan(body), features: [1, 8, 8].into(), labels: classes(10) }
+}
+
 /// A linear layer, then a pre-norm residual block with gelu, then a head.
 pub fn residual() -> Sample {
     let branch = vec![
@@ -407,15 +436,52 @@ pub fn attending() -> Sample {
     Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
 }
 
+/// Attention whose operands are slices of one linear layer, between residual sums and norms.
+pub fn packed() -> Sample {
+    let part = |name: &str, start| {
+        let recall = Block::Recall { name: "sample:packed".to_owned(), span: span(6) };
+        let slice = LayerKind::Slice { axis: 2, start, length: 8 };
+        vec![recall, layer(&format!("packed.{name}"), slice)]
+    };
+    let operands = vec![("query", part("query", 0)), ("key", part("key", 8)), ("value", part("value", 16))];
+    let attention = LayerKind::Attention { heads: 2, causal: true, dropout: 0.0, terms: 1, scale: None };
+    let norm = |path: &str| layer(path, LayerKind::LayerNorm { eps: 1e-5 });
+    let attend = vec![
+        norm("attend.norm"),
+        linear("attend.packed", 24),
+        Block::Save { name: "sample:packed".to_owned(), span: span(6) },
+        apply("attend.attention", attention, operands),
+        linear("attend.out", 8),
+    ];
+    let change = vec![
+        norm("change.norm"),
+        linear("change.up", 16),
+        layer("change.act", LayerKind::Gelu { tanh: true }),
+        linear("change.down", 8),
+    ];
+    let body = vec![
+        layer("column", LayerKind::Reshape { shape: vec![5, 1] }),
+        linear("embed", 8),
+        parallel("attended", Combine::Add, vec![Vec::new(), attend]),
+        parallel("changed", Combine::Add, vec![Vec::new(), change]),
+        norm("norm"),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    Sample { plan: plan(body), features: [5].into(), labels: classes(3) }
+}
+
 /// Every sample, by name.
 pub fn all() -> Vec<(&'static str, Sample)> {
     vec![
         ("mlp", mlp()),
         ("cnn", cnn()),
+        ("bottleneck", bottleneck()),
         ("residual", residual()),
         ("joined", joined()),
         ("gated", gated()),
         ("attending", attending()),
+        ("packed", packed()),
         ("tokens", tokens()),
         ("images", images()),
         ("shared", shared()),

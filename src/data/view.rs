@@ -7,6 +7,7 @@ use super::masking::MASKING_STREAM;
 use super::spec::{LabelRule, Synthetic, SyntheticLabels};
 use super::tokens::TokenSlice;
 use crate::arithmetic::philox::Stream;
+use rayon::prelude::*;
 
 /// The epoch that evaluation counts as, so that what it hides stays the same.
 pub const EVALUATION_EPOCH: u64 = u64::MAX;
@@ -185,7 +186,7 @@ impl<'a> SplitView<'a> {
     }
 
     /// Examples whose labels follow from their tokens; `copy` gives the tokens of an example from a position on.
-    fn tokens(&self, indices: &[u32], draw: Draw, copy: impl Fn(u32, usize, &mut [i32])) -> Gathered {
+    fn tokens(&self, indices: &[u32], draw: Draw, copy: impl Fn(u32, usize, &mut [i32]) + Sync) -> Gathered {
         let width = self.width();
         let mut features = fill(indices, width, |index, out| copy(index, 0, out));
         let labels = match self.rule {
@@ -206,16 +207,25 @@ impl<'a> SplitView<'a> {
     }
 }
 
-/// One row of `width` for each index.
-fn fill<T: Copy + Default>(indices: &[u32], width: usize, row: impl Fn(u32, &mut [T])) -> Vec<T> {
+/// Numbers from which on the rows of a batch are shared among workers.
+const SHARED: usize = 1 << 16;
+
+/// One row of `width` for each index. Workers take whole rows, so that how many they are changes nothing.
+fn fill<T: Copy + Default + Send>(
+    indices: &[u32],
+    width: usize,
+    row: impl Fn(u32, &mut [T]) + Sync,
+) -> Vec<T> {
     let mut out = vec![T::default(); indices.len() * width];
-    for (out, &index) in out.chunks_exact_mut(width.max(1)).zip(indices) {
-        row(index, out);
+    if out.len() < SHARED {
+        out.chunks_exact_mut(width.max(1)).zip(indices).for_each(|(out, index)| row(*index, out));
+    } else {
+        out.par_chunks_exact_mut(width.max(1)).zip(indices).for_each(|(out, index)| row(*index, out));
     }
     out
 }
 
-fn rows<T: Copy + Default>(values: &[T], width: usize, indices: &[u32]) -> Vec<T> {
+fn rows<T: Copy + Default + Send + Sync>(values: &[T], width: usize, indices: &[u32]) -> Vec<T> {
     fill(indices, width, |index, out| {
         let start = index as usize * width;
         out.copy_from_slice(&values[start..start + width]);

@@ -33,6 +33,17 @@ pub struct StepResult {
     pub skipped: bool,
 }
 
+/// The sums over all parameters that their digest is made from; hashing them can wait until the next step goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seal(pub(super) Vec<u8>);
+
+impl Seal {
+    /// The digest.
+    pub fn digest(&self) -> Digest {
+        Digest::of_bytes(&self.0)
+    }
+}
+
 /// Where time went for one kind of op.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OpTime {
@@ -73,7 +84,34 @@ pub trait Backend: Send {
     /// The device's own.
     fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault>;
 
-    /// One optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams.
+    /// Begins an optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams. A device works on it
+    /// while the host goes on.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault>;
+
+    /// Whether a step that was begun goes on while the host does other things.
+    fn works_beside(&self) -> bool {
+        false
+    }
+
+    /// Takes the micro-batches that the next [`Backend::begin`] will be given, while the step that was begun goes on: a device of its
+    /// own has them brought to it meanwhile.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn ahead(&mut self, _batches: &[Batch]) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    /// Waits for the step that was begun.
+    ///
+    /// # Errors
+    /// The device's own; no step was begun.
+    fn finish(&mut self) -> Result<StepResult, ExecFault>;
+
+    /// One optimizer step from beginning to end.
     ///
     /// # Errors
     /// The device's own.
@@ -83,7 +121,10 @@ pub trait Backend: Send {
         batches: &[Batch],
         number: u64,
         rate: f32,
-    ) -> Result<StepResult, ExecFault>;
+    ) -> Result<StepResult, ExecFault> {
+        self.begin(stage, batches, number, rate)?;
+        self.finish()
+    }
 
     /// The name of the first gradient that was not finite in the last step, if one was.
     fn first_non_finite_gradient(&self) -> Option<String>;
@@ -116,11 +157,19 @@ pub trait Backend: Send {
         Ok(None)
     }
 
-    /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
+    /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
     ///
     /// # Errors
     /// The device's own.
-    fn fingerprint(&mut self) -> Result<Digest, ExecFault>;
+    fn seal(&mut self) -> Result<Seal, ExecFault>;
+
+    /// The digest of all parameters.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
+        Ok(self.seal()?.digest())
+    }
 
     /// The model's answers for a batch, in evaluation form.
     ///

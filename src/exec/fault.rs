@@ -78,6 +78,11 @@ impl ExecFault {
         .help("lower `train accumulate=` or `data batch`")
     }
 
+    /// A step was to be finished that was not begun: a fault of the caller.
+    pub fn no_step_begun() -> Self {
+        Self::device("a step was to be finished that nobody began")
+    }
+
     /// The data has no training split.
     pub fn no_training_split() -> Self {
         Self::new(codes::RUN_NO_TRAINING_SPLIT, "the data has no split called `train`")

@@ -120,66 +120,85 @@ fn train_here(
     let mut scaling = Scaling::read(&plan.scaler, engine, 0)?;
     let accumulate = u64::from(plan.train.accumulate.max(1));
     let mut order = None;
-    for number in 0..length.steps {
-        if observer.stop() {
-            return Ok(Ending::Interrupted(number));
-        }
+    let mut batches_of = |number: u64| -> Vec<Batch> {
         let (epoch, within) = (number / length.steps_per_epoch, number % length.steps_per_epoch);
         let order = match &order {
             Some((of, order)) if *of == epoch => order,
             _ => &order.insert((epoch, batches.epoch(epoch))).1,
         };
-        let micro_batches: Vec<Batch> = (0..accumulate)
-            .map(|micro| {
-                let indices = order.batch((within * accumulate + micro) as usize);
-                gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
-            })
-            .collect();
-        let full = micro_batches[0].features.len() == plan.data.batch * split.width();
-        let place = scaling.schedule_step(number);
+        let micro_batches = (0..accumulate).map(|micro| {
+            let indices = order.batch((within * accumulate + micro) as usize);
+            gather(&split, &indices, Draw { seed: plan.run.seed, epoch })
+        });
+        micro_batches.collect()
+    };
+    let stage_of = |micro_batches: &[Batch]| {
+        usize::from(micro_batches[0].features.len() != plan.data.batch * split.width())
+    };
+    // `place` is the step of the schedule.
+    let begin = |engine: &mut dyn Backend, number: u64, place: u64, micro_batches: &[Batch]| {
         let rate = learning_rate(&plan.schedule, plan.optimizer.learning_rate(), place, length.steps);
         for (group, settings) in plan.groups.iter().enumerate() {
             let base = settings.optimizer.learning_rate();
             engine.set_group_rate(group, learning_rate(&plan.schedule, base, place, length.steps))?;
         }
-        let stage = usize::from(!full);
-        if observer.probes(number + 1) {
-            match engine.exponents(stage, &micro_batches, number)? {
-                Some(found) => observer.probed(number + 1, scaling.state().scale, &found)?,
-                None => {
-                    let text = "exponents are counted on the CPU alone; add `--device cpu`".to_owned();
-                    observer.event(&Event::Note(Note {
-                        step: number,
-                        kind: "not-probed".to_owned(),
-                        text,
-                    }))?;
+        engine.begin(stage_of(micro_batches), micro_batches, number, rate)?;
+        Ok::<f32, ExecFault>(rate)
+    };
+    let (mut next, mut begun) = (None, None);
+    for number in 0..length.steps {
+        let rate = match begun.take() {
+            Some(rate) => rate,
+            None if observer.stop() => return Ok(Ending::Interrupted(number)),
+            None => {
+                let batches: Vec<Batch> = next.take().unwrap_or_else(|| batches_of(number));
+                if observer.probes(number + 1) {
+                    probe(engine, stage_of(&batches), &batches, number, scaling.state().scale, observer)?;
                 }
+                begin(engine, number, scaling.schedule_step(number), &batches)?
             }
+        };
+        let follows = number + 1 < length.steps;
+        if follows && engine.works_beside() {
+            engine.ahead(next.insert(batches_of(number + 1)))?;
         }
-        let result = engine.step(stage, &micro_batches, number, rate)?;
+        let (result, seal) = (engine.finish()?, engine.seal()?);
         let outcome = scaling.step(result.skipped);
+        let due = is_due(plan.evaluate.every, number + 1, &length);
+        // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
+        let plain = follows
+            && engine.works_beside()
+            && !due
+            && !result.skipped
+            && result.loss.is_finite()
+            && !observer.probes(number + 2)
+            && !observer.stop();
+        if let Some(batches) = next.take_if(|_| plain) {
+            begun = Some(begin(engine, number + 1, scaling.schedule_step(number + 1), &batches)?);
+        }
         let step = Step {
             step: number + 1,
-            epoch,
+            epoch: number / length.steps_per_epoch,
             loss: result.loss,
             gradient_norm: result.gradient_norm,
             scale: result.scale,
             learning_rate: rate,
             skipped: result.skipped,
-            fingerprint: engine.fingerprint()?,
+            fingerprint: seal.digest(),
             growth_tracker: scaling.tracker(),
         };
         observer.event(&Event::Step(step))?;
         if result.skipped {
-            let found = match outcome.looks() {
-                true => engine.first_non_finite(stage, &micro_batches, number, result.scale)?,
-                false => None,
-            };
+            let mut found = None;
+            if outcome.looks() {
+                let batches = batches_of(number);
+                found = engine.first_non_finite(stage_of(&batches), &batches, number, result.scale)?;
+            }
             skipped(engine, number + 1, &outcome, scaling.skipped(), found.as_ref(), observer)?;
         } else if !result.loss.is_finite() && matches!(plan.scaler, Scaler::None) {
             return Err(ExecFault::loss_not_finite(number + 1, result.loss));
         }
-        if is_due(plan.evaluate.every, number + 1, &length) {
+        if due {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
             }
@@ -196,6 +215,22 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
     };
     let gathered = split.gather(indices, draw);
     Batch { features: buffer(gathered.features), labels: buffer(gathered.labels) }
+}
+
+/// Counts the exponents of a step that comes next.
+fn probe(
+    engine: &mut dyn Backend,
+    stage: usize,
+    batches: &[Batch],
+    number: u64,
+    scale: f32,
+    observer: &mut dyn Observer,
+) -> Result<(), ExecFault> {
+    if let Some(found) = engine.exponents(stage, batches, number)? {
+        return observer.probed(number + 1, scale, &found);
+    }
+    let text = "exponents are counted on the CPU alone; add `--device cpu`".to_owned();
+    observer.event(&Event::Note(Note { step: number, kind: "not-probed".to_owned(), text }))
 }
 
 /// Says what a person should know of a skipped step, and ends a run that cannot recover.

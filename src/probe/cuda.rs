@@ -101,6 +101,17 @@ impl fmt::Display for Library {
 }
 
 impl Parts {
+    /// Which library makes convolutions of a run under the guarantee `device`; under `portable` amp's kernels do.
+    pub fn convolutions(&self) -> &'static str {
+        let found =
+            |name| self.libraries.iter().any(|library| library.name == name && library.version.is_some());
+        match (found("cudnn"), found("cublas")) {
+            (true, _) => "by cuDNN",
+            (false, true) => "by cuBLAS, as products of unfolded images (cuDNN is not found)",
+            (false, false) => "by nothing (neither cuDNN nor cuBLAS is found)",
+        }
+    }
+
     /// For each target of amp's kernels: how many files there are, and one digest of theirs in order.
     pub fn kernel_sets(&self) -> BTreeMap<&'static str, (usize, Digest)> {
         let mut sets: BTreeMap<&'static str, (usize, Hasher)> = BTreeMap::new();

@@ -30,12 +30,15 @@ enum Asked {
     Filled(&'static CStr),
 }
 
+/// The file of cuDNN, which runs open too.
+pub const CUDNN: &str = "libcudnn.so.9";
+
 /// The libraries: the name of pins, the file of CUDA 13, and the question.
 const LIBRARIES: [(&str, &str, Asked); 5] = [
     ("cuda", "libcudart.so.13", Asked::Runtime(c"cudaRuntimeGetVersion")),
     ("cublas", "libcublas.so.13", Asked::Property(c"cublasGetProperty")),
     ("cublaslt", "libcublasLt.so.13", Asked::Property(c"cublasLtGetProperty")),
-    ("cudnn", "libcudnn.so.9", Asked::Number(c"cudnnGetVersion", [10_000, 100])),
+    ("cudnn", CUDNN, Asked::Number(c"cudnnGetVersion", [10_000, 100])),
     ("nccl", "libnccl.so.2", Asked::Filled(c"ncclGetVersion")),
 ];
 
@@ -79,7 +82,7 @@ pub fn add_digests(parts: &mut Parts) {
 }
 
 /// Opens a library by the loader's rules and keeps it open.
-fn open(file: &str) -> Option<&'static libloading::Library> {
+pub fn open(file: &str) -> Option<&'static libloading::Library> {
     // SAFETY: the initialisers of these libraries are those that every CUDA program runs at its start.
     let library = unsafe { libloading::Library::new(file) }.ok()?;
     Some(Box::leak(Box::new(library)))

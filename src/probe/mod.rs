@@ -7,7 +7,7 @@ mod cuda;
 mod environment;
 pub mod images;
 #[cfg(feature = "cuda")]
-mod libraries;
+pub mod libraries;
 mod linux;
 mod memory;
 

@@ -119,6 +119,16 @@ fn with_a_gpu() -> Environment {
 }
 
 #[test]
+fn what_makes_convolutions_is_told() {
+    let Cuda::InThisBuild(mut parts) = with_a_gpu().cuda else { panic!("a build with CUDA") };
+    assert!(parts.convolutions().contains("cuBLAS"), "{}", parts.convolutions());
+    for library in parts.libraries.iter_mut().filter(|library| library.name == "cudnn") {
+        library.version = Some("9.14.0".to_owned());
+    }
+    assert_eq!(parts.convolutions(), "by cuDNN");
+}
+
+#[test]
 fn pins_of_cuda_are_compared_and_each_difference_is_told() {
     let environment = with_a_gpu();
     let told = |pins: &[(&str, &str)]| -> Vec<String> {

@@ -233,6 +233,7 @@ fn cuda_rows(parts: &Parts) -> Vec<(&'static str, String)> {
     }
     rows.push(("driver", parts.driver.clone().unwrap_or_else(|| "not found".to_owned())));
     rows.extend(parts.libraries.iter().map(|library| (library.name, library.to_string())));
+    rows.push(("convolutions", parts.convolutions().to_owned()));
     let sets = parts.kernel_sets().into_iter();
     rows.extend(
         sets.map(|(target, (count, digest))| ("kernels", format!("{target}, {count} files, {digest}"))),

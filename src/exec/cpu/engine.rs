@@ -12,7 +12,7 @@ use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::Digest;
 use crate::exec::backend::{Backend, DeviceUse, Exponents};
-pub use crate::exec::backend::{Batch, OpTime, StepResult};
+pub use crate::exec::backend::{Batch, OpTime, Seal, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
@@ -86,6 +86,8 @@ pub struct Engine {
     memory: Memory,
     /// Name of the first gradient that was not finite in the last step.
     culprit: Option<String>,
+    /// What the step that was begun came to, until somebody asks.
+    done: Option<StepResult>,
     keys: Keys,
     /// Seconds and calls by op kind, when somebody measures.
     profile: Option<BTreeMap<String, OpTime>>,
@@ -102,6 +104,7 @@ impl Engine {
             names: BTreeMap::new(),
             memory: Memory::default(),
             culprit: None,
+            done: None,
             keys: Keys::new(),
             profile: None,
         };
@@ -296,13 +299,18 @@ impl Engine {
         }
     }
 
-    /// The digest of all parameters, cheap enough for every step: see `docs/numerics.md`.
-    pub fn fingerprint(&self) -> Digest {
+    /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
+    pub fn seal(&self) -> Seal {
         let mut bytes = Vec::new();
         for (_, _, values) in self.parameters() {
             fingerprint(self.isa, &self.threads, &self.keys, values, &mut bytes);
         }
-        Digest::of_bytes(&bytes)
+        Seal(bytes)
+    }
+
+    /// The digest of all parameters.
+    pub fn fingerprint(&self) -> Digest {
+        self.seal().digest()
     }
 
     /// The model's answers for a batch, in evaluation form.
@@ -463,16 +471,15 @@ impl Backend for Engine {
         Ok(())
     }
 
-    fn step(
-        &mut self,
-        stage: usize,
-        batches: &[Batch],
-        number: u64,
-        rate: f32,
-    ) -> Result<StepResult, ExecFault> {
+    fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault> {
         // The whole step runs on a worker, so that no kernel waits for a hand-over from another thread.
         let threads = self.threads.clone();
-        Ok(threads.enter(|| self.step(stage, batches, number, rate)))
+        self.done = Some(threads.enter(|| self.step(stage, batches, number, rate)));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<StepResult, ExecFault> {
+        self.done.take().ok_or_else(ExecFault::no_step_begun)
     }
 
     fn first_non_finite_gradient(&self) -> Option<String> {
@@ -500,8 +507,8 @@ impl Backend for Engine {
         Ok(Some(threads.enter(|| Self::exponents(self, stage, batches, number))))
     }
 
-    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
-        Ok(Self::fingerprint(self))
+    fn seal(&mut self) -> Result<Seal, ExecFault> {
+        Ok(Self::seal(self))
     }
 
     fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {

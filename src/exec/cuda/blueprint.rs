@@ -1,10 +1,11 @@
 //! What a run needs of a device, worked out without one: memory by what it is for, and the launches once addresses are known.
 
+use super::convolution::{Convolutions, Shape};
 use super::dispatch::{self, Arithmetic, Call, Operand};
 use super::launch::{ALIGNMENT, Launch, Launches, Tensor};
 use super::memory::Planned;
 use crate::exec::fault::ExecFault;
-use crate::exec::program::{Action, BufferId, Layout, Place};
+use crate::exec::program::{Action, BufferId, Instruction, Layout, Place};
 use crate::exec::reference::fingerprint::BLOCK;
 use crate::graph::{Node, StepGraph, ValueId};
 use std::collections::BTreeMap;
@@ -72,6 +73,11 @@ pub(super) struct Bases {
 
 /// Bytes of the fingerprint's keys.
 const KEYS: usize = 2 * BLOCK * 4;
+/// Bytes of a step's report, four each: scale, norm, whether it was skipped, the number of the first gradient that is not finite, and the
+/// losses of [`LOSSES`] micro-batches.
+pub(super) const REPORT: usize = 4 * (4 + LOSSES);
+/// Micro-batches whose losses are kept until the host reads them.
+pub(super) const LOSSES: usize = 252;
 
 impl Bases {
     /// A `u64`: the position in random streams.
@@ -89,9 +95,14 @@ impl Bases {
         self.constants + 2 * ALIGNMENT as u64
     }
 
+    /// What a step says of itself: see [`REPORT`]. The sums of the fingerprint follow, so that one copy brings both.
+    pub(super) fn report(self) -> u64 {
+        self.keys() + KEYS as u64
+    }
+
     /// Sums of the fingerprint.
     pub(super) fn sums(self) -> u64 {
-        self.keys() + KEYS as u64
+        self.report() + REPORT as u64
     }
 }
 
@@ -107,15 +118,21 @@ pub struct Blueprint {
     seed: u64,
     arithmetic: Arithmetic,
     tensor_cores: bool,
+    convolutions: Convolutions,
     programs: Vec<Programs>,
     pub(super) cells: BTreeMap<String, Cell>,
     /// Bytes of the fingerprint's sums.
     pub(super) sums: usize,
+    /// The convolutions that the library is to make, each once.
+    pub(super) library: Vec<Shape>,
+    /// Bytes of the features and of the labels of a batch.
+    batch: [usize; 2],
     footprint: Footprint,
 }
 
 impl Blueprint {
-    /// Plans the step graphs, full batch first. `tensor_cores` says whether the device has those that own kernels use.
+    /// Plans the step graphs, full batch first. `tensor_cores` says whether the device has those that own kernels use, and
+    /// `convolutions` which of them its library makes.
     ///
     /// # Errors
     /// AMP0709 for a node that has no kernel.
@@ -124,10 +141,27 @@ impl Blueprint {
         seed: u64,
         arithmetic: Arithmetic,
         tensor_cores: bool,
+        convolutions: Convolutions,
     ) -> Result<Self, ExecFault> {
         let programs = steps.iter().map(plan).collect();
         let (cells, footprint) = (BTreeMap::new(), Footprint::default());
-        let mut blueprint = Self { seed, arithmetic, tensor_cores, programs, cells, sums: 0, footprint };
+        let bytes = |value: fn(&StepGraph) -> ValueId| {
+            steps.iter().map(|step| step.value(value(step)).elements() * 4).max().unwrap_or(0)
+        };
+        let batch = [bytes(|step| step.features), bytes(|step| step.labels)];
+        let (sums, library) = (0, Vec::new());
+        let mut blueprint = Self {
+            seed,
+            arithmetic,
+            tensor_cores,
+            convolutions,
+            programs,
+            cells,
+            sums,
+            library,
+            batch,
+            footprint,
+        };
         for step in 0..steps.len() {
             blueprint.declare_cells(step);
         }
@@ -137,7 +171,8 @@ impl Blueprint {
         let blocks = blueprint.fingerprinted(steps).into_iter().map(|cell| cell.elements.div_ceil(BLOCK));
         blueprint.sums = blocks.sum::<usize>() * 16;
         // Once without addresses, to learn how much memory beside the values there has to be.
-        let (_, launches) = blueprint.lower(steps, Bases::default())?;
+        let (placed, _, launches) = blueprint.lower(steps, Bases::default())?;
+        blueprint.library = library_convolutions(&placed);
         blueprint.footprint.scratch = launches.scratch_bytes();
         blueprint.footprint.constants = blueprint.fixed() + launches.constant_bytes.len();
         Ok(blueprint)
@@ -150,15 +185,22 @@ impl Blueprint {
 
     /// Bytes before the tables of kernels among the constants.
     pub(super) fn fixed(&self) -> usize {
-        2 * ALIGNMENT + KEYS + self.sums.next_multiple_of(ALIGNMENT)
+        self.batch_place(2)
     }
 
-    /// Makes the launches of every step graph: training, then evaluation. The tables that they read come with them.
+    /// Where the features (0) and the labels (1) of the next batch wait, counted from the constants; and what comes after (2).
+    pub(super) fn batch_place(&self, part: usize) -> usize {
+        let before = 2 * ALIGNMENT + KEYS + REPORT + self.sums.next_multiple_of(ALIGNMENT);
+        before + self.batch[..part].iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum::<usize>()
+    }
+
+    /// Makes the launches of every step graph, training, then evaluation, and those of the fingerprint. The tables that they read come
+    /// with them.
     pub(super) fn lower(
         &self,
         steps: &[StepGraph],
         bases: Bases,
-    ) -> Result<(Vec<[Placed; 2]>, Launches), ExecFault> {
+    ) -> Result<(Vec<[Placed; 2]>, Section, Launches), ExecFault> {
         let mut launches = Launches::new(bases.scratch, bases.constants + self.fixed() as u64);
         let mut stages = Vec::new();
         for (step, Programs { nodes, train, evaluation }) in steps.iter().zip(&self.programs) {
@@ -166,7 +208,13 @@ impl Blueprint {
             let evaluation = self.lower_program(step, &step.evaluation, evaluation, bases, &mut launches)?;
             stages.push([train, evaluation]);
         }
-        Ok((stages, launches))
+        launches.list.clear();
+        let cells = self.fingerprinted(steps).into_iter();
+        let tensors: Vec<(u64, usize)> =
+            cells.map(|cell| (bases.persistent + cell.offset as u64, cell.elements)).collect();
+        dispatch::fingerprint(&tensors, bases.keys(), bases.sums(), &mut launches);
+        let fingerprint = Section { launches: std::mem::take(&mut launches.list), graph: None };
+        Ok((stages, fingerprint, launches))
     }
 
     /// Gives every persistent value of the programs its room.
@@ -201,7 +249,8 @@ impl Blueprint {
                 let owner = program.owner(buffer);
                 let address = match &program.buffers[owner].place {
                     Place::Cell(name) => bases.persistent + self.cells[name].offset as u64,
-                    _ => bases.results + planned.offsets[owner].unwrap_or(0) as u64,
+                    // An inner result of a group has no memory, which kernels know by this.
+                    _ => planned.offsets[owner].map_or(0, |offset| bases.results + offset as u64),
                 };
                 Tensor { address, format: planned.formats[buffer] }
             })
@@ -218,25 +267,43 @@ impl Blueprint {
                 pitch: planned.pitches[*buffer],
                 tail: planned.tails[program.owner(*buffer)],
             };
-            let inputs: Vec<Operand<'_>> = instruction.inputs.iter().map(operand).collect();
-            let outputs: Vec<Operand<'_>> = instruction.outputs.iter().map(operand).collect();
-            let layout = program.layout_of(instruction);
-            let (done, kind) = match instruction.action {
-                Action::Run(node) => {
-                    let call = Call {
-                        op: &nodes[node].op,
-                        layout,
-                        inputs: &inputs,
-                        outputs: &outputs,
-                        arithmetic: self.arithmetic,
-                        tensor_cores: self.tensor_cores,
-                        seed: self.seed,
-                        position: bases.position(),
-                        culprit: bases.culprit(),
-                    };
-                    (dispatch::run(&call, launches), nodes[node].op.kind())
+            let operands = |edges: &[BufferId]| edges.iter().map(operand).collect::<Vec<Operand<'_>>>();
+            let call_of = |node: usize, instruction: &Instruction, inputs, outputs| Call {
+                op: &nodes[node].op,
+                layout: program.layout_of(instruction),
+                inputs,
+                outputs,
+                arithmetic: self.arithmetic,
+                tensor_cores: self.tensor_cores,
+                convolutions: &self.convolutions,
+                seed: self.seed,
+                position: bases.position(),
+                culprit: bases.culprit(),
+            };
+            let (inputs, outputs) = (operands(&instruction.inputs), operands(&instruction.outputs));
+            let (done, kind) = match (&planned.groups[index], &instruction.action) {
+                (Some(group), _) => {
+                    let members = group.members.iter().filter_map(|member| match member.action {
+                        Action::Run(node) => {
+                            Some((node, member, operands(&member.inputs), operands(&member.outputs)))
+                        }
+                        Action::Relayout => None,
+                    });
+                    let members: Vec<_> = members.collect();
+                    let calls = members
+                        .iter()
+                        .map(|(node, member, inputs, outputs)| call_of(*node, member, inputs, outputs));
+                    let calls: Vec<Call<'_>> = calls.collect();
+                    (
+                        dispatch::run_group(group.kind, &calls, &operands(&group.beside), launches),
+                        calls.first().map_or("group", |call| call.op.kind()),
+                    )
                 }
-                Action::Relayout => {
+                (None, Action::Run(node)) => {
+                    let call = call_of(*node, instruction, &inputs, &outputs);
+                    (dispatch::run(&call, launches), call.op.kind())
+                }
+                (None, Action::Relayout) => {
                     let last = program.buffers[instruction.outputs[0]].layout == Layout::ChannelsLast;
                     launches.begin_node();
                     (dispatch::relayout(last, &inputs[0], &outputs[0], launches), "relayout")
@@ -261,7 +328,7 @@ impl Blueprint {
     }
 
     /// Parameters in the order of their names, as the fingerprint takes them.
-    pub(super) fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
+    fn fingerprinted(&self, steps: &[StepGraph]) -> Vec<Cell> {
         let Some(step) = steps.first() else { return Vec::new() };
         let mut names: Vec<&String> = step
             .parameters
@@ -273,6 +340,20 @@ impl Blueprint {
         names.sort();
         names.into_iter().map(|name| self.cells[name]).collect()
     }
+}
+
+/// The library convolutions among the launches, each shape once, in the order in which they come.
+fn library_convolutions(placed: &[[Placed; 2]]) -> Vec<Shape> {
+    let mut found = Vec::new();
+    let parts = placed.iter().flatten().flat_map(|placed| &placed.parts);
+    for launch in parts.flat_map(|section| &section.launches) {
+        if let Launch::Convolution(convolution) = launch
+            && !found.contains(&convolution.shape)
+        {
+            found.push(convolution.shape);
+        }
+    }
+    found
 }
 
 /// Plans the two programs of a step graph.

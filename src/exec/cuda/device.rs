@@ -1,5 +1,6 @@
 //! What the engine wants of a device: memory, copies, launches, capture.
 
+use super::convolution::Shape;
 use super::launch::Launch;
 use crate::exec::fault::ExecFault;
 
@@ -16,6 +17,31 @@ pub trait Device: Send {
     /// # Errors
     /// The device's own.
     fn upload(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault>;
+
+    /// Copies to the device beside what it is doing, after [`Device::free_aside`]; returns when `bytes` may be changed. What reads it is
+    /// launched after [`Device::join_aside`].
+    ///
+    /// # Errors
+    /// The device's own.
+    fn upload_aside(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        self.upload(address, bytes)
+    }
+
+    /// What is launched from here on comes after the copies aside.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn join_aside(&mut self) -> Result<(), ExecFault> {
+        Ok(())
+    }
+
+    /// Copies aside from here on come after what was launched.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn free_aside(&mut self) -> Result<(), ExecFault> {
+        Ok(())
+    }
 
     /// Waits for all that was launched, and copies to the host.
     ///
@@ -52,6 +78,16 @@ pub trait Device: Send {
 
     /// Whether kernels that use tensor cores run here.
     fn has_tensor_cores(&self) -> bool;
+
+    /// Whether there is a library that makes convolutions.
+    fn has_convolutions(&self) -> bool;
+
+    /// Settles how the library makes a convolution; false where it has no algorithm that gives the same bits each time and keeps to
+    /// the workspace. Such a one must not be launched.
+    ///
+    /// # Errors
+    /// The library's own, other than that.
+    fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault>;
 
     /// The name of the platform node of locks that results of this device are in: `cuda-sm90`.
     fn platform(&self) -> String;

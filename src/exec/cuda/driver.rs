@@ -1,21 +1,29 @@
 //! The CUDA driver as a device, on Candle's `CudaDevice`: its context, its stream and its cuBLAS handle, so that Candle's own ops
 //! can be captured beside amp's kernels.
 //!
-//! **Invariant: everything runs on one stream, in the order of the calls**, and no address is given back before the device is dropped.
-//! So nothing waits but reads, and a recorded graph stays valid. What the driver says comes out as a fault, never as a panic.
+//! **Invariant: everything that computes runs on one stream, in the order of the calls**, and no address is given back before the device
+//! is dropped. So nothing waits but reads, and a recorded graph stays valid. A second stream brings the next batch, and only copies. What the driver says comes out as a fault, never as a panic.
 
+mod aside;
+mod convolution;
+#[cfg(test)]
+mod convolution_tests;
+mod cudnn;
 mod images;
 mod product;
 mod staging;
 #[cfg(test)]
 mod tests;
 
+use super::convolution::Shape;
 use super::device::Device;
 use super::launch::Launch;
 use crate::diag::codes;
 use crate::diag::number::bytes as in_units;
 use crate::exec::fault::ExecFault;
+use aside::Aside;
 use candle_core::CudaDevice;
+use convolution::Convolutions;
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, DriverError, result, sys};
 use images::Kernels;
 use product::Products;
@@ -36,10 +44,12 @@ pub struct Driver {
     /// Candle's device; not dropped when the driver failed, since dropping what it holds would panic then.
     candle: ManuallyDrop<CudaDevice>,
     products: ManuallyDrop<Products>,
+    convolutions: ManuallyDrop<Convolutions>,
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     kernels: Kernels,
     staging: Staging,
+    aside: Aside,
     graphs: Vec<CudaGraph>,
     allocations: Vec<sys::CUdeviceptr>,
     capability: (u32, u32),
@@ -115,15 +125,18 @@ impl Driver {
         let capability = (number(major), number(minor));
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
-        let staging = Staging::new()?;
+        let (staging, aside) = (Staging::new()?, Aside::new()?);
         let (workspace, products) = Products::new(candle.cublas_handle(), stream.cu_stream())?;
+        let convolutions = Convolutions::new(stream.cu_stream());
         Ok(Self {
             candle: ManuallyDrop::new(candle),
             products: ManuallyDrop::new(products),
+            convolutions: ManuallyDrop::new(convolutions),
             context,
             stream,
             kernels,
             staging,
+            aside,
             graphs: Vec::new(),
             allocations: vec![workspace],
             capability,
@@ -157,10 +170,16 @@ impl Driver {
             }
             Launch::Product(product) => self.products.enqueue(product),
             Launch::BiasedProduct(product, bias) => self.products.enqueue_with_bias(product, *bias),
+            Launch::Convolution(convolution) => self.convolutions.enqueue(convolution),
             Launch::Clear { address, bytes } => {
                 // SAFETY: the range is of an allocation of this device, which lives as long as it.
                 unsafe { result::memset_d8_async(*address, 0, *bytes, stream) }
                     .map_err(|error| fault("clearing memory", error))
+            }
+            Launch::Copy { from, to, bytes } => {
+                // SAFETY: both ranges are of allocations of this device, which live as long as it.
+                unsafe { result::memcpy_dtod_async(*to, *from, *bytes, stream) }
+                    .map_err(|error| fault("copying memory", error))
             }
         }
     }
@@ -208,14 +227,27 @@ impl Device for Driver {
         self.staging.upload(address, bytes, self.stream.cu_stream())
     }
 
+    fn upload_aside(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.staging.upload(address, bytes, self.aside.stream())
+    }
+
+    fn join_aside(&mut self) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.aside.join(self.stream.cu_stream())
+    }
+
+    fn free_aside(&mut self) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.aside.free(self.stream.cu_stream())
+    }
+
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault> {
         self.bind()?;
-        if !bytes.is_empty() {
-            // SAFETY: the range is of an allocation of this device; `bytes` stays borrowed until the copy is waited for.
-            unsafe { result::memcpy_dtoh_async(bytes, address, self.stream.cu_stream()) }
-                .map_err(|error| fault("copying from the device", error))?;
+        if bytes.is_empty() {
+            return self.synchronise();
         }
-        self.synchronise()
+        self.staging.download(address, bytes, self.stream.cu_stream())
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
@@ -226,9 +258,16 @@ impl Device for Driver {
     fn capture(&mut self, launches: &[Launch]) -> Result<Option<usize>, ExecFault> {
         self.bind()?;
         // Functions are loaded when they are first looked up, and loading may wait for the device: not while recording.
+        // Asking the library how it makes convolutions may do anything, too.
         for launch in launches {
-            if let Launch::Kernel { name, .. } = launch {
-                self.kernels.function(name)?;
+            match launch {
+                Launch::Kernel { name, .. } => {
+                    self.kernels.function(name)?;
+                }
+                Launch::Convolution(convolution) => {
+                    self.convolutions.prepare(&convolution.shape)?;
+                }
+                _ => {}
             }
         }
         // Relaxed: cuBLAS loads its kernels at their first use, which the other modes forbid.
@@ -265,6 +304,15 @@ impl Device for Driver {
         self.capability.0 >= 8
     }
 
+    fn has_convolutions(&self) -> bool {
+        self.convolutions.are_there()
+    }
+
+    fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault> {
+        self.bind()?;
+        self.convolutions.prepare(shape)
+    }
+
     fn platform(&self) -> String {
         let (major, minor) = self.capability;
         // Code that the driver compiled may change with the driver, so its results are another platform's.
@@ -286,13 +334,15 @@ impl Drop for Driver {
             // is about to end, and the driver frees everything then.
             return;
         }
-        // SAFETY: neither is used again, and the handle goes before the workspace.
+        // SAFETY: none is used again, and the handles go before the workspace and the context.
         unsafe {
+            ManuallyDrop::drop(&mut self.convolutions);
             ManuallyDrop::drop(&mut self.products);
             ManuallyDrop::drop(&mut self.candle);
         }
         self.kernels.unload();
         self.staging.free();
+        self.aside.close();
         for address in self.allocations.drain(..) {
             // SAFETY: it came from `malloc_sync`, nothing runs any more, and it is freed once. A failure leaves it to the driver.
             let _ = unsafe { result::free_sync(address) };

@@ -1,12 +1,14 @@
 //! A device for tests on machines without a GPU: the same kernels, compiled as C++, on the CPU.
 //!
-//! Library products are chains in portable arithmetic. One launch runs at a time in the process, since threads of a block are
+//! Library products and convolutions are chains in portable arithmetic. One launch runs at a time in the process, since threads of a block are
 //! emulated with static memory.
 #![expect(clippy::disallowed_methods, reason = "tests build and load the kernels")]
 
+use super::convolution::{Convolution, Direction, Shape};
 use super::device::Device;
 use super::launch::{Arguments, Launch, Matrix, Product, Tensor};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round_tf32};
+use crate::exec::cpu::convolution::Geometry;
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
@@ -14,7 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-type LaunchKernel = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
+type LaunchKernel = unsafe extern "C" fn(
+    *const c_char,
+    *const c_uint,
+    c_uint,
+    *mut *mut c_void,
+    *const usize,
+    usize,
+) -> c_int;
 
 /// The kernels as one library; the reason why there is none on this machine.
 fn library() -> Result<&'static Mutex<libloading::Library>, String> {
@@ -71,15 +80,22 @@ impl Emulated {
     fn kernel(name: &str, grid: [u32; 3], block: u32, arguments: &Arguments) -> Result<(), ExecFault> {
         let library = library().expect("it was opened").lock().expect("no launch panics");
         let name = CString::new(name).expect("names are plain");
-        let mut pointers = arguments.pointers();
+        let (mut pointers, sizes) = (arguments.pointers(), arguments.sizes());
         // SAFETY: the symbol has this type in `emulate.cpp`; arguments are those that the dispatch declares, and their addresses
         // lie in blocks of this device.
         let status = unsafe {
             let launch: libloading::Symbol<'_, LaunchKernel> =
                 library.get(b"amp_emulated_launch").expect("emulate.cpp has it");
-            launch(name.as_ptr(), grid.as_ptr(), block, pointers.as_mut_ptr())
+            let (sizes, count) = (sizes.as_ptr(), sizes.len());
+            launch(name.as_ptr(), grid.as_ptr(), block, pointers.as_mut_ptr(), sizes, count)
         };
-        if status == 0 { Ok(()) } else { Err(ExecFault::device(format!("there is no kernel {name:?}"))) }
+        match status {
+            0 => Ok(()),
+            1 => Err(ExecFault::device(format!("there is no kernel {name:?}"))),
+            _ => Err(ExecFault::device(format!(
+                "the kernel {name:?} has other parameters than {sizes:?} bytes"
+            ))),
+        }
     }
 }
 
@@ -109,9 +125,14 @@ impl Device for Emulated {
             Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
             Launch::Product(op) => product(op, None),
             Launch::BiasedProduct(op, bias) => product(op, Some(*bias)),
+            Launch::Convolution(op) => convolution(op),
             // SAFETY: as above.
             Launch::Clear { address, bytes } => unsafe {
                 std::ptr::write_bytes(*address as *mut u8, 0, *bytes)
+            },
+            // SAFETY: as above.
+            Launch::Copy { from, to, bytes } => unsafe {
+                std::ptr::copy(*from as *const u8, *to as *mut u8, *bytes)
             },
         }
         Ok(())
@@ -136,6 +157,14 @@ impl Device for Emulated {
     fn has_tensor_cores(&self) -> bool {
         // `kernels/tensor_cores.cuh` does by hand what they do.
         true
+    }
+
+    fn has_convolutions(&self) -> bool {
+        true
+    }
+
+    fn prepares(&mut self, _shape: &Shape) -> Result<bool, ExecFault> {
+        Ok(true)
     }
 
     fn platform(&self) -> String {
@@ -188,6 +217,66 @@ fn product(op: &Product, bias: Option<Tensor>) {
                 let before = if op.beta == 0.0 { 0.0 } else { op.beta * read(op.y.tensor, place) };
                 let bias = bias.map_or(0.0, |bias| read(bias, column));
                 write(op.y.tensor, place, op.alpha * chain + before + bias);
+            }
+        }
+    }
+}
+
+/// Adds up the products of each place of the result, in the order of output pixels and then of the filter's elements.
+fn convolution(op: &Convolution) {
+    let Shape { direction, geometry, format, workspace } = op.shape;
+    // What a library may do with its workspace.
+    // SAFETY: the range lies in a block of the device.
+    unsafe { std::ptr::write_bytes(op.workspace as *mut u8, 0x5c, workspace.min(4096)) };
+    let tensor =
+        |address, written: bool| Tensor { address, format: if written { format.gradient() } else { format } };
+    let (x, filter, y) = (
+        tensor(op.x, direction == Direction::Input),
+        tensor(op.filter, direction == Direction::Weight),
+        tensor(op.y, direction == Direction::Forward),
+    );
+    let [x_elements, filter_elements, y_elements] = op.shape.elements();
+    let (result, elements) = match direction {
+        Direction::Forward => (y, y_elements),
+        Direction::Input => (x, x_elements),
+        Direction::Weight => (filter, filter_elements),
+    };
+    let mut sums = vec![0.0_f32; elements];
+    each_product(&geometry, |x_at, filter_at, y_at| {
+        let (sum, a, b) = match direction {
+            Direction::Forward => (y_at, read(x, x_at), read(filter, filter_at)),
+            Direction::Input => (x_at, read(y, y_at), read(filter, filter_at)),
+            Direction::Weight => (filter_at, read(y, y_at), read(x, x_at)),
+        };
+        sums[sum] = a.mul_add(b, sums[sum]);
+    });
+    for (index, sum) in sums.into_iter().enumerate() {
+        let before = if op.accumulate { read(result, index) } else { 0.0 };
+        write(result, index, sum + before);
+    }
+}
+
+/// Visits every product of an input element and a filter element, with the places of both and of the output element that it belongs to.
+pub(super) fn each_product(geometry: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
+    let Geometry { batch, height, width, channels_in, channels_out, kernel, groups, .. } = *geometry;
+    let Geometry { stride, padding, dilation, .. } = *geometry;
+    let [rows, columns] = geometry.output_size();
+    let (group_in, group_out) = (channels_in / groups, channels_out / groups);
+    let place = |out: usize, tap: usize, axis: usize, size: usize| {
+        (out * stride[axis] + tap * dilation[axis]).checked_sub(padding[axis]).filter(|at| *at < size)
+    };
+    for pixel in 0..batch * rows * columns {
+        let (image, row, column) = (pixel / (rows * columns), pixel / columns % rows, pixel % columns);
+        for tap in 0..kernel[0] * kernel[1] {
+            let from = (place(row, tap / kernel[1], 0, height), place(column, tap % kernel[1], 1, width));
+            let (Some(from_row), Some(from_column)) = from else { continue };
+            let x_pixel = (image * height + from_row) * width + from_column;
+            for out in 0..channels_out {
+                for channel in 0..group_in {
+                    let x_at = x_pixel * channels_in + out / group_out * group_in + channel;
+                    let filter_at = (out * kernel[0] * kernel[1] + tap) * group_in + channel;
+                    visit(x_at, filter_at, pixel * channels_out + out);
+                }
             }
         }
     }

@@ -3,19 +3,19 @@
 //! Persistent values (parameters, moments, running statistics, scaler) are cells, shared by name between the programs for full
 //! batches, for a shorter last batch and for evaluation. Each program's micro-batch and update are captured where the device can.
 
-use super::blueprint::{Bases, Blueprint, Cell, Footprint, Placed, Section};
+use super::blueprint::{Bases, Blueprint, Cell, Footprint, LOSSES, Placed, REPORT, Section};
+use super::convolution::Convolutions;
 use super::device::Device;
 use super::dispatch::Arithmetic;
-use super::launch::{Arguments, Launch, Launches, Tensor};
+use super::launch::{Launch, Tensor};
 use crate::arithmetic::Isa;
-use crate::digest::Digest;
-use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, StepResult};
+use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, Seal, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
-use crate::exec::reference::fingerprint::{BLOCK, Keys};
+use crate::exec::reference::fingerprint::Keys;
 use crate::exec::schedule::decimal;
 use crate::graph::{DType, StepGraph, ValueId};
 use std::collections::BTreeMap;
@@ -37,6 +37,12 @@ pub struct Engine {
     stages: Vec<Stage>,
     culprit: Option<String>,
     fingerprint: Section,
+    /// The step that was begun: its stage, and the losses of its micro-batches that were read already.
+    begun: Option<(usize, Vec<f32>, usize)>,
+    /// Whether the first micro-batch of the next step waits on the device.
+    ahead: bool,
+    /// The sums of the fingerprint, where nothing changed since they were read.
+    sums: Option<Vec<u8>>,
     /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
     profile: Option<BTreeMap<String, OpTime>>,
 }
@@ -54,7 +60,7 @@ impl Engine {
         threads: Threads,
         isa: Isa,
     ) -> Result<Self, ExecFault> {
-        let blueprint = Blueprint::new(&steps, seed, arithmetic, device.has_tensor_cores())?;
+        let blueprint = plan(&steps, seed, &mut *device, arithmetic)?;
         let room = blueprint.footprint();
         let bases = Bases {
             persistent: device.allocate(room.persistent)?,
@@ -63,14 +69,27 @@ impl Engine {
             constants: device.allocate(room.constants)?,
         };
         device.launch(&Launch::Clear { address: bases.persistent, bytes: room.persistent })?;
-        let (placed, launches) = blueprint.lower(&steps, bases)?;
+        let (placed, fingerprint, launches) = blueprint.lower(&steps, bases)?;
         device.upload(bases.constants + blueprint.fixed() as u64, &launches.constant_bytes)?;
-        let fingerprint = fingerprint(&blueprint, &steps, bases, &mut *device)?;
+        let keys: Vec<u8> = Keys::new().0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
+        device.upload(bases.keys(), &keys)?;
         let stages = steps.into_iter().zip(placed);
         let stages = stages.map(|(step, [train, evaluation])| Stage { step, train, evaluation }).collect();
-        let (culprit, profile) = (None, None);
-        let mut engine =
-            Self { device, threads, isa, seed, blueprint, bases, stages, culprit, fingerprint, profile };
+        let mut engine = Self {
+            device,
+            threads,
+            isa,
+            seed,
+            blueprint,
+            bases,
+            stages,
+            culprit: None,
+            fingerprint,
+            begun: None,
+            ahead: false,
+            sums: None,
+            profile: None,
+        };
         engine.capture()?;
         engine.initialise()?;
         engine.set_scale(1.0)?;
@@ -172,26 +191,51 @@ impl Engine {
         }
     }
 
-    /// The name of the parameter whose gradient was the first that is not finite.
-    fn find_culprit(&mut self, stage: usize) -> Result<Option<String>, ExecFault> {
-        let mut bytes = [0; 4];
-        self.device.download(self.bases.culprit(), &mut bytes)?;
+    /// The name of a parameter by its number among the gradients.
+    fn parameter(&self, stage: usize, number: i32) -> Option<String> {
         let step = &self.stages[stage].step;
-        let parameter =
-            usize::try_from(i32::from_le_bytes(bytes)).ok().and_then(|at| step.parameters.get(at));
-        Ok(parameter.map(|parameter| step.value(parameter.value).name.clone()))
+        let parameter = usize::try_from(number).ok().and_then(|at| step.parameters.get(at));
+        parameter.map(|parameter| step.value(parameter.value).name.clone())
     }
 
-    fn scalar(
-        &mut self,
-        stage: usize,
-        which: impl Fn(&StepGraph) -> Option<ValueId>,
-    ) -> Result<f32, ExecFault> {
-        let stage = &self.stages[stage];
-        let Some(tensor) = which(&stage.step).and_then(|value| stage.train.tensor_of(value)) else {
-            return Ok(f32::NAN);
-        };
-        Ok(read_floats(&mut *self.device, tensor, 1)?.first().copied().unwrap_or(f32::NAN))
+    /// Copies an element of a training result into a word of the report.
+    fn note(&mut self, stage: usize, value: Option<ValueId>, word: usize) -> Result<(), ExecFault> {
+        let found = value.and_then(|value| self.stages[stage].train.tensor_of(value));
+        let Some(tensor) = found else { return Ok(()) };
+        let to = self.bases.report() + 4 * word as u64;
+        self.device.launch(&Launch::Copy { from: tensor.address, to, bytes: tensor.format.bytes() })
+    }
+
+    /// What stands in a word of the report for a value that was noted there; NaN for one that is not there.
+    fn noted(&self, stage: usize, value: Option<ValueId>, word: &[u8]) -> f32 {
+        let found = value.and_then(|value| self.stages[stage].train.tensor_of(value));
+        found.and_then(|tensor| widened(word, tensor.format).first().copied()).unwrap_or(f32::NAN)
+    }
+
+    /// Reads the losses of `count` micro-batches.
+    fn losses(&mut self, stage: usize, count: usize) -> Result<Vec<f32>, ExecFault> {
+        let mut bytes = vec![0; 4 * count];
+        self.device.download(self.bases.report() + 16, &mut bytes)?;
+        let loss = Some(self.stages[stage].step.loss);
+        Ok(bytes.chunks_exact(4).map(|word| self.noted(stage, loss, word)).collect())
+    }
+
+    /// Brings a micro-batch to its place in the training program, from where it waits or from the host.
+    fn take(&mut self, stage: usize, batch: &Batch) -> Result<(), ExecFault> {
+        if !std::mem::take(&mut self.ahead) {
+            return self.load(stage, batch, false);
+        }
+        self.device.join_aside()?;
+        let Stage { step, train, .. } = &self.stages[stage];
+        for (part, (value, held)) in
+            [(step.features, &batch.features), (step.labels, &batch.labels)].into_iter().enumerate()
+        {
+            let Some(target) = train.tensor_of(value) else { continue };
+            let from = self.bases.constants + self.blueprint.batch_place(part) as u64;
+            let bytes = held.len() * 4;
+            self.device.launch(&Launch::Copy { from, to: target.address, bytes })?;
+        }
+        self.device.free_aside()
     }
 
     fn load(&mut self, stage: usize, batch: &Batch, evaluation: bool) -> Result<(), ExecFault> {
@@ -201,10 +245,7 @@ impl Engine {
         for (target, from) in targets.into_iter().zip([&batch.features, &batch.labels]) {
             let Some(target) = target else { continue };
             match from {
-                Buffer::Integer(values) => {
-                    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                    self.device.upload(target.address, &bytes)?;
-                }
+                Buffer::Integer(values) => self.device.upload(target.address, &integer_bytes(values))?,
                 Buffer::Float(values) => self.device.upload(target.address, bytes_of(values))?,
             }
         }
@@ -242,6 +283,7 @@ impl Backend for Engine {
         match self.place(name) {
             Some((address, cell)) if !cell.integer && cell.elements == values.len() => {
                 self.device.upload(address, &float_bytes(values))?;
+                self.sums = None;
                 Ok(true)
             }
             _ => Ok(false),
@@ -271,39 +313,86 @@ impl Backend for Engine {
         self.isa
     }
 
-    fn step(
-        &mut self,
-        stage: usize,
-        micro_batches: &[Batch],
-        number: u64,
-        learning_rate: f32,
-    ) -> Result<StepResult, ExecFault> {
-        self.set_scalar(|step| step.learning_rate, learning_rate)?;
-        self.culprit = None;
-        let scale = self.scale()?;
-        let mut losses = 0.0;
-        for (micro, batch) in micro_batches.iter().enumerate() {
-            self.load(stage, batch, false)?;
-            let position = number * micro_batches.len() as u64 + micro as u64;
+    fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault> {
+        self.set_scalar(|step| step.learning_rate, rate)?;
+        (self.culprit, self.sums) = (None, None);
+        let step = &self.stages[stage].step;
+        let (loss, norm, found) = (step.loss, step.norm, step.found);
+        if let Some((from, _)) = self.place(&step.value(step.scale).name) {
+            self.device.launch(&Launch::Copy { from, to: self.bases.report(), bytes: 4 })?;
+        }
+        let mut losses = Vec::new();
+        for (micro, batch) in batches.iter().enumerate() {
+            self.take(stage, batch)?;
+            let position = number * batches.len() as u64 + micro as u64;
             self.device.upload(self.bases.position(), &position.to_le_bytes())?;
             self.run(stage, 0)?;
-            losses += self.scalar(stage, |step| Some(step.loss))?;
+            self.note(stage, Some(loss), 4 + micro % LOSSES)?;
+            if (micro + 1).is_multiple_of(LOSSES) {
+                losses.extend(self.losses(stage, LOSSES)?);
+            }
         }
         self.run(stage, 1)?;
-        let gradient_norm = self.scalar(stage, |step| Some(step.norm))?;
-        let has_scaler = self.stages[stage].step.found.is_some();
-        let skipped = has_scaler && self.scalar(stage, |step| step.found)? != 0.0;
-        if skipped {
-            self.culprit = self.find_culprit(stage)?;
-        }
-        Ok(StepResult { loss: losses / micro_batches.len().max(1) as f32, gradient_norm, scale, skipped })
+        self.note(stage, Some(norm), 1)?;
+        self.note(stage, found, 2)?;
+        let to = self.bases.report() + 12;
+        self.device.launch(&Launch::Copy { from: self.bases.culprit(), to, bytes: 4 })?;
+        run(&mut *self.device, &self.fingerprint)?;
+        self.begun = Some((stage, losses, batches.len()));
+        Ok(())
     }
 
-    fn fingerprint(&mut self) -> Result<Digest, ExecFault> {
+    fn works_beside(&self) -> bool {
+        true
+    }
+
+    fn ahead(&mut self, batches: &[Batch]) -> Result<(), ExecFault> {
+        let Some(batch) = batches.first() else { return Ok(()) };
+        for (part, from) in [&batch.features, &batch.labels].into_iter().enumerate() {
+            let address = self.bases.constants + self.blueprint.batch_place(part) as u64;
+            match from {
+                Buffer::Integer(values) => self.device.upload_aside(address, &integer_bytes(values))?,
+                Buffer::Float(values) => self.device.upload_aside(address, bytes_of(values))?,
+            }
+        }
+        self.ahead = true;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<StepResult, ExecFault> {
+        let (stage, mut losses, micro_batches) = self.begun.take().ok_or_else(ExecFault::no_step_begun)?;
+        let mut bytes = vec![0; REPORT + self.blueprint.sums];
+        self.device.download(self.bases.report(), &mut bytes)?;
+        self.sums = Some(bytes.split_off(REPORT));
+        let word = |index: usize| &bytes[4 * index..4 * index + 4];
+        let step = &self.stages[stage].step;
+        let (loss, norm, found) = (step.loss, step.norm, step.found);
+        let scale = self.place(&step.value(step.scale).name).and(floats(word(0)).first().copied());
+        for index in losses.len()..micro_batches {
+            losses.push(self.noted(stage, Some(loss), word(4 + index % LOSSES)));
+        }
+        let skipped = found.is_some() && self.noted(stage, found, word(2)) != 0.0;
+        if skipped {
+            self.culprit = self.parameter(stage, integers(word(3)).first().copied().unwrap_or(-1));
+        }
+        // In the order of the micro-batches, as they came.
+        let sum = losses.iter().fold(0.0, |sum, loss| sum + loss);
+        Ok(StepResult {
+            loss: sum / micro_batches.max(1) as f32,
+            gradient_norm: self.noted(stage, Some(norm), word(1)),
+            scale: scale.unwrap_or(1.0),
+            skipped,
+        })
+    }
+
+    fn seal(&mut self) -> Result<Seal, ExecFault> {
+        if let Some(sums) = self.sums.take() {
+            return Ok(Seal(sums));
+        }
         run(&mut *self.device, &self.fingerprint)?;
         let mut bytes = vec![0; self.blueprint.sums];
         self.device.download(self.bases.sums(), &mut bytes)?;
-        Ok(Digest::of_bytes(&bytes))
+        Ok(Seal(bytes))
     }
 
     fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
@@ -324,27 +413,26 @@ impl Backend for Engine {
     }
 }
 
-/// Puts the fingerprint's keys on the device and makes its launches: one for each parameter, in the order of their names.
-fn fingerprint(
-    blueprint: &Blueprint,
+/// Plans the step graphs for a device. What its library refuses to convolve is planned again without it.
+fn plan(
     steps: &[StepGraph],
-    bases: Bases,
+    seed: u64,
     device: &mut dyn Device,
-) -> Result<Section, ExecFault> {
-    let keys = Keys::new();
-    let bytes: Vec<u8> = keys.0.iter().flatten().flat_map(|key| key.to_le_bytes()).collect();
-    device.upload(bases.keys(), &bytes)?;
-    let mut launches = Launches::new(0, 0);
-    let mut out = bases.sums();
-    for cell in blueprint.fingerprinted(steps) {
-        let blocks = cell.elements.div_ceil(BLOCK);
-        let values = bases.persistent + cell.offset as u64;
-        let arguments =
-            Arguments::new().address(values).size(cell.elements).address(bases.keys()).address(out);
-        launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
-        out += blocks as u64 * 16;
+    arithmetic: Arithmetic,
+) -> Result<Blueprint, ExecFault> {
+    let tensor_cores = device.has_tensor_cores();
+    let convolutions = Convolutions::new(device.has_convolutions());
+    let blueprint = Blueprint::new(steps, seed, arithmetic, tensor_cores, convolutions)?;
+    let mut refused = Vec::new();
+    for shape in &blueprint.library {
+        if !device.prepares(shape)? {
+            refused.push(*shape);
+        }
     }
-    Ok(Section { launches: launches.list, graph: None })
+    if refused.is_empty() {
+        return Ok(blueprint);
+    }
+    Blueprint::new(steps, seed, arithmetic, tensor_cores, Convolutions::without(refused))
 }
 
 fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {
@@ -356,15 +444,24 @@ fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {
 
 /// Elements of a value on the device, widened exactly.
 fn read_floats(device: &mut dyn Device, tensor: Tensor, elements: usize) -> Result<Vec<f32>, ExecFault> {
-    use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
     let mut bytes = vec![0; elements * tensor.format.bytes()];
     device.download(tensor.address, &mut bytes)?;
+    Ok(widened(&bytes, tensor.format))
+}
+
+/// Numbers of a format as f32, exactly.
+fn widened(bytes: &[u8], format: DType) -> Vec<f32> {
+    use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
     let pairs = bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
-    Ok(match tensor.format {
+    match format {
         DType::F16 => pairs.map(f16_to_f32).collect(),
         DType::Bf16 => pairs.map(bf16_to_f32).collect(),
-        _ => floats(&bytes),
-    })
+        _ => floats(bytes),
+    }
+}
+
+fn integer_bytes(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 fn float_bytes(values: &[f32]) -> Vec<u8> {

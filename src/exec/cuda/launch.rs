@@ -3,6 +3,7 @@
 //! Addresses are known before the first launch, since memory is planned; so a step is a list that is made once, printed, counted
 //! and captured.
 
+use super::convolution::Convolution;
 use crate::graph::DType;
 
 /// Where an operand is and how its elements lie there. In kernels it is the struct `Tensor`.
@@ -38,8 +39,8 @@ pub(super) fn number(format: DType) -> i32 {
 /// The arguments of a kernel, in the order of its parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// Each argument in 16 bytes, little endian, from the first byte on.
-    slots: Vec<[u8; 16]>,
+    /// Each argument in 16 bytes, little endian, from the first byte on; and how many of them are its own.
+    slots: Vec<([u8; 16], usize)>,
 }
 
 impl Arguments {
@@ -51,16 +52,17 @@ impl Arguments {
     fn bytes(mut self, bytes: &[u8]) -> Self {
         let mut slot = [0; 16];
         slot[..bytes.len()].copy_from_slice(bytes);
-        self.slots.push(slot);
+        self.slots.push((slot, bytes.len()));
         self
     }
 
     /// A `Tensor`.
     #[must_use]
     pub fn tensor(self, tensor: Tensor) -> Self {
-        let mut bytes = [0; 12];
+        // Four bytes behind the format are there for alignment.
+        let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&tensor.address.to_le_bytes());
-        bytes[8..].copy_from_slice(&number(tensor.format).to_le_bytes());
+        bytes[8..12].copy_from_slice(&number(tensor.format).to_le_bytes());
         self.bytes(&bytes)
     }
 
@@ -94,9 +96,14 @@ impl Arguments {
         self.bytes(&value.to_le_bytes())
     }
 
+    /// The bytes of each argument.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.slots.iter().map(|(_, size)| *size).collect()
+    }
+
     /// A pointer to each argument, as a launch wants them.
     pub fn pointers(&self) -> Vec<*mut std::ffi::c_void> {
-        self.slots.iter().map(|slot| slot.as_ptr().cast_mut().cast()).collect()
+        self.slots.iter().map(|(slot, _)| slot.as_ptr().cast_mut().cast()).collect()
     }
 }
 
@@ -155,6 +162,8 @@ pub enum Launch {
     Product(Product),
     /// A library product to which a bias, an element for each column in the result's format, is added before it is rounded.
     BiasedProduct(Product, Tensor),
+    /// A library convolution.
+    Convolution(Convolution),
     /// Sets bytes to zero.
     Clear {
         /// First byte.
@@ -162,10 +171,19 @@ pub enum Launch {
         /// How many.
         bytes: usize,
     },
+    /// Copies bytes within the device.
+    Copy {
+        /// First byte that is read.
+        from: u64,
+        /// First byte that is written.
+        to: u64,
+        /// How many.
+        bytes: usize,
+    },
 }
 
 impl Launch {
-    /// As [`Launch::name`], with the sizes of products, whose time depends on them most.
+    /// As [`Launch::name`], with the sizes of products and convolutions, whose time depends on them most.
     pub fn described(&self) -> String {
         match self {
             Self::Product(product) | Self::BiasedProduct(product, _) => {
@@ -174,6 +192,7 @@ impl Launch {
                 let (from, to) = (a.tensor.format, y.tensor.format);
                 format!("{} {batch}{rows}×{columns}×{depth} {from} to {to}", self.name())
             }
+            Self::Convolution(convolution) => format!("{} {}", self.name(), convolution.shape),
             _ => self.name().to_owned(),
         }
     }
@@ -184,7 +203,9 @@ impl Launch {
             Self::Kernel { name, .. } => name,
             Self::Product(_) => "library product",
             Self::BiasedProduct(..) => "library product with bias",
+            Self::Convolution(convolution) => convolution.shape.name(),
             Self::Clear { .. } => "clear",
+            Self::Copy { .. } => "copy",
         }
     }
 }
@@ -286,6 +307,12 @@ impl Launches {
         if product.rows * product.columns * product.batch > 0 {
             self.list.push(Launch::BiasedProduct(product, bias));
         }
+    }
+
+    /// A library convolution, none of whose sizes is 0.
+    pub fn convolution(&mut self, convolution: Convolution) {
+        debug_assert!(!convolution.shape.elements().contains(&0), "{}", convolution.shape);
+        self.list.push(Launch::Convolution(convolution));
     }
 
     /// Sets bytes to zero.

@@ -6,6 +6,7 @@
 //!
 //! *Places.* Results whose lifetimes overlap lie apart; large ones are placed first, each at the lowest address that is free.
 
+use super::fusion::{self, Group};
 use super::launch::ALIGNMENT;
 use crate::exec::program::{Action, BufferId, Instruction, Place, Program};
 use crate::graph::{DType, Node, Op, Value, ValueId};
@@ -22,12 +23,15 @@ pub struct Planned {
     pub rows: Vec<usize>,
     /// For each buffer the elements from a row to the next: those of a row, or more where that makes rows begin at 16 bytes.
     pub pitches: Vec<usize>,
-    /// For each buffer that owns memory the zeros behind it, in elements: what makes a weight as high as the rows of its logits are apart.
+    /// For each buffer that owns memory the elements behind it, which are 0 between instructions: what makes a weight, or its gradient,
+    /// as high as the rows of its logits are apart.
     pub tails: Vec<usize>,
     /// For each buffer that owns memory in the block of results its first byte.
     pub offsets: Vec<Option<usize>>,
     /// Bytes of the block.
     pub bytes: usize,
+    /// For each instruction the group that it stands for, where it does.
+    pub groups: Vec<Option<Group>>,
 }
 
 impl Planned {
@@ -40,11 +44,13 @@ impl Planned {
         let rows: Vec<usize> = program.buffers.iter().map(|buffer| row(buffer.value)).collect();
         let pitches = rows.clone();
         let tails = vec![0; program.buffers.len()];
-        let mut planned = Self { program, formats, rows, pitches, tails, offsets, bytes: 0 };
+        let groups = Vec::new();
+        let mut planned = Self { program, formats, rows, pitches, tails, offsets, bytes: 0, groups };
         let kept: Vec<BufferId> = keep.iter().filter_map(|value| planned.program.buffer_of(*value)).collect();
         planned.fold_casts(nodes, &kept);
         planned.widen_rows(nodes, values, &kept);
         planned.add_tails(nodes, &kept);
+        fusion::fuse(&mut planned, nodes, values, &kept);
         planned.assign(&kept);
         planned
     }
@@ -173,10 +179,11 @@ impl Planned {
         }
     }
 
-    /// Puts zeros behind the cast copy of a weight whose logits have wider rows than it has lines: products then have sides that tensor
-    /// cores like, and the columns more are of no account.
+    /// Puts zeros behind the cast copy of a weight whose logits have wider rows than it has lines, and room behind that weight's
+    /// gradient: products then have sides that tensor cores like, and the columns more are of no account.
     fn add_tails(&mut self, nodes: &[Node], kept: &[BufferId]) {
         let mut wanted = vec![0; self.program.buffers.len()];
+        let mut gradients = wanted.clone();
         let mut allowed = vec![true; self.program.buffers.len()];
         for buffer in kept {
             allowed[self.program.owner(*buffer)] = false;
@@ -202,13 +209,23 @@ impl Planned {
                 }
             }
             for buffer in &instruction.outputs {
-                allowed[self.program.owner(*buffer)] &= op == Some(&Op::Cast);
+                let owner = self.program.owner(*buffer);
+                if op == Some(&Op::LinearBackwardWeight) {
+                    let logits = instruction.inputs[0];
+                    let more = self.pitches[logits] - self.rows[logits];
+                    gradients[owner] = gradients[owner].max(more * self.rows[*buffer]);
+                }
+                allowed[owner] &= op == Some(&Op::Cast);
             }
         }
         for owner in 0..self.program.buffers.len() {
             let own = matches!(self.program.buffers[owner].place, Place::Slot(_));
             if own && allowed[owner] && !self.program.fed_by_host()[owner] {
                 self.tails[owner] = wanted[owner];
+            }
+            // What stands behind a gradient is never read.
+            if own && gradients[owner] > 0 {
+                self.tails[owner] = gradients[owner];
             }
         }
     }

@@ -8,6 +8,7 @@
 //! `docs/numerics.md`, and no result depends on which thread came first.
 
 pub mod blueprint;
+pub mod convolution;
 pub mod device;
 pub mod dispatch;
 #[cfg(feature = "cuda")]
@@ -15,6 +16,7 @@ pub mod driver;
 #[cfg(test)]
 mod emulated;
 pub mod engine;
+pub mod fusion;
 pub mod launch;
 pub mod memory;
 #[cfg(test)]
@@ -30,9 +32,10 @@ use device::Device;
 pub const CONTEXT: u64 = 600 << 20;
 
 /// The memory of a run on a device: what the engine will allocate, to the byte, and the context. Where an op has no kernel yet, the
-/// bound of the graph alone.
+/// bound of the graph alone. The device is taken to have tensor cores and, under the guarantee `device`, the convolutions of cuDNN.
 pub fn needed(step: &StepGraph, arithmetic: dispatch::Arithmetic) -> DeviceMemory {
-    match blueprint::Blueprint::new(std::slice::from_ref(step), 0, arithmetic, true) {
+    let convolutions = convolution::Convolutions::new(true);
+    match blueprint::Blueprint::new(std::slice::from_ref(step), 0, arithmetic, true, convolutions) {
         Ok(blueprint) => {
             let room = blueprint.footprint();
             DeviceMemory {

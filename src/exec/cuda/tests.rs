@@ -2,12 +2,15 @@
 //!
 //! All run on the emulated device, and on the real one where the feature `cuda` is on and a device is there.
 
-mod arithmetic;
+pub(super) mod arithmetic;
 mod attention;
+mod batch_norm;
 mod cases;
+mod chains;
 mod image;
 mod linear;
 mod memory;
+mod near;
 mod pointwise;
 mod rows;
 mod samples;
@@ -17,10 +20,11 @@ mod shape;
 mod shared;
 mod update;
 
+use super::convolution::{Convolutions, Shape};
 use super::device::Device;
 use super::dispatch::{self, Arithmetic, Call, Operand};
 use super::emulated::Emulated;
-use super::launch::{Launches, Tensor};
+use super::launch::{Launch, Launches, Tensor};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round};
 use crate::exec::cpu;
@@ -61,6 +65,8 @@ struct Case {
     /// How results are stored, likewise.
     written: Vec<Option<DType>>,
     position: u64,
+    /// Whether the device's library for convolutions is asked.
+    convolved: bool,
 }
 
 impl Case {
@@ -68,7 +74,8 @@ impl Case {
     fn new(op: Op, inputs: Vec<(Value, Buffer)>, outputs: Vec<Value>) -> Self {
         let (stored, written) = (vec![None; inputs.len()], vec![None; outputs.len()]);
         let in_place = vec![None; outputs.len()];
-        Self { op, layout: Layout::RowMajor, inputs, outputs, in_place, stored, written, position: 3 }
+        let (layout, position, convolved) = (Layout::RowMajor, 3, true);
+        Self { op, layout, inputs, outputs, in_place, stored, written, position, convolved }
     }
 
     /// Runs the op on the CPU backend: the bits to expect.
@@ -144,17 +151,24 @@ impl Case {
         let position = device.allocate(256).expect("memory");
         device.upload(position, &self.position.to_le_bytes()).expect("an upload");
         let (ins, outs) = (as_operands(&inputs), as_operands(&outputs));
-        let call = Call {
+        let asked = self.convolved && device.has_convolutions();
+        let all = Convolutions::new(asked);
+        let mut call = Call {
             op: &self.op,
             layout: self.layout,
             inputs: &ins,
             outputs: &outs,
             arithmetic,
             tensor_cores: device.has_tensor_cores(),
+            convolutions: &all,
             seed: 42,
             position,
             culprit: position + 128,
         };
+        let refused = Convolutions::without(refused(device, &call));
+        if asked {
+            call.convolutions = &refused;
+        }
         launch(device, &call)?;
         Some(outputs.iter().map(|(tensor, value)| from_device(device, *tensor, value)).collect())
     }
@@ -206,6 +220,23 @@ impl Case {
 
 fn as_operands<'a>(edges: &[(Tensor, &'a Value)]) -> Vec<Operand<'a>> {
     edges.iter().map(|(tensor, value)| Operand::new(*tensor, value)).collect()
+}
+
+/// The convolutions of a node that the device's library does not make.
+fn refused(device: &mut dyn Device, call: &Call<'_>) -> Vec<Shape> {
+    let shapes = convolutions_of(call).into_iter();
+    shapes.filter(|shape| !device.prepares(shape).expect("an answer")).collect()
+}
+
+/// The library convolutions of a node.
+fn convolutions_of(call: &Call<'_>) -> Vec<Shape> {
+    let mut launches = Launches::new(0, 0);
+    dispatch::run(call, &mut launches);
+    let shapes = launches.list.iter().filter_map(|launch| match launch {
+        Launch::Convolution(convolution) => Some(convolution.shape),
+        _ => None,
+    });
+    shapes.collect()
 }
 
 /// Makes the launches of a node and runs them; `None` when it has no kernel.

@@ -24,7 +24,9 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         }
         Op::AttentionBackward { rule: attention, .. } => {
             let Some(rule) = Rule::backward(call, attention) else { return false };
-            if fused::takes(call, &rule, &call.inputs[..1]) && fused::takes(call, &rule, &call.outputs[..3]) {
+            // dy, y and the gradients of the operands.
+            let [dy, .., y, _] = call.inputs else { return false };
+            if fused::takes(call, &rule, &[*dy, *y]) && fused::takes(call, &rule, &call.outputs[..3]) {
                 fused::backward(call, &rule, launches);
             } else {
                 portable::backward(call, &rule, launches);

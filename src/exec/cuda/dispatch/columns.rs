@@ -8,6 +8,10 @@ const TILE: (usize, u32) = (32, 256);
 /// Threads of a block of those that add rows: few, so that blocks spread evenly.
 const THREADS: u32 = 64;
 
+/// Columns of a thread block of the staged kernels, which are its threads, and the most block sums that its last block adds.
+const STRIP: usize = 64;
+const STAGED_BLOCKS: usize = 4096;
+
 /// Blocks of rows that are summed on their own; one even if there is no row, for its +0.
 pub(super) fn blocks(rows: usize) -> usize {
     rows.div_ceil(ROWS).max(1)
@@ -49,6 +53,12 @@ pub fn column_sums_of_rows(
     out: Tensor,
     launches: &mut Launches,
 ) -> bool {
+    if let Some(staged) = staged(pitch, [rows, columns], 1, launches) {
+        let arguments = Arguments::new().tensor(x).size(pitch).size(rows).size(columns);
+        let arguments = arguments.address(staged.partials).address(staged.counters).tensor(out);
+        staged.launch("column_sums", arguments, launches);
+        return true;
+    }
     let count = blocks(rows);
     let sums = if count == 1 { out } else { Tensor::f32(launches.scratch(count * columns * 4)) };
     let arguments = Arguments::new().tensor(x).size(pitch).size(rows).size(columns).tensor(sums);
@@ -57,6 +67,39 @@ pub fn column_sums_of_rows(
         totals(sums.address, count, columns, [out, Tensor::NONE], launches);
     }
     true
+}
+
+/// Strips of columns, the counters of a staged kernel's blocks, and room for `sets` of block sums; nothing where rows do not begin at
+/// 16 bytes, or are too many for a grid.
+pub(super) fn staged(
+    pitch: usize,
+    [rows, columns]: [usize; 2],
+    sets: usize,
+    launches: &mut Launches,
+) -> Option<Staged> {
+    let (strips, blocks) = (columns.div_ceil(STRIP), blocks(rows));
+    (pitch.is_multiple_of(8) && blocks <= STAGED_BLOCKS).then(|| Staged {
+        grid: [strips, blocks, 1],
+        partials: if blocks == 1 { 0 } else { launches.scratch(sets * blocks * strips * STRIP * 4) },
+        counters: if blocks == 1 { 0 } else { launches.constant(&vec![0; strips * 4]) },
+    })
+}
+
+/// What the launch of a staged kernel has besides its operands; see `column_sums.cu`.
+pub(super) struct Staged {
+    /// Blocks: strips of columns, blocks of rows.
+    pub(super) grid: [usize; 3],
+    /// Room for block sums.
+    pub(super) partials: u64,
+    /// A counter for each strip; zero between launches.
+    pub(super) counters: u64,
+}
+
+impl Staged {
+    /// The launch.
+    pub(super) fn launch(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
+        launches.kernel(name, self.grid, STRIP as u32, arguments);
+    }
 }
 
 /// out\[s\]\[c\] = the sum over the block sums of set s; the second set is there when its result is.
@@ -85,8 +128,10 @@ mod tests {
         let bytes: Vec<u8> = x.iter().flat_map(|x| f32_to_f16(*x).to_le_bytes()).collect();
         device.upload(address, &bytes).expect("an upload");
         let out = device.allocate(columns * 2).expect("memory");
-        let scratch = device.allocate(blocks(rows) * columns * 4).expect("memory");
-        let mut launches = Launches::new(scratch, 0);
+        let scratch = device.allocate(blocks(rows) * columns.next_multiple_of(64) * 4).expect("memory");
+        let counters = device.allocate(columns * 4).expect("memory");
+        device.upload(counters, &vec![0; columns * 4]).expect("an upload");
+        let mut launches = Launches::new(scratch, counters);
         let [x_at, out_at] = [address, out].map(|address| Tensor { address, format: DType::F16 });
         assert!(column_sums(x_at, rows, columns, out_at, &mut launches));
         launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
@@ -114,6 +159,11 @@ mod tests {
             (1000, 64),
             (256 * 130 + 3, 5),
             (256 * 300, 2),
+            (0, 8),
+            (255, 64),
+            (257, 72),
+            (700, 200),
+            (256 * 67 + 1, 8),
         ];
         for (rows, columns) in sizes {
             let [found, expected] = both(&mut device, rows, columns);

@@ -1,10 +1,11 @@
 //! Convolutions. Activations are channels last; shapes in the graph stay (N, C, H, W).
 //!
-//! In portable arithmetic they are products whose panels are read from images as the filter sees them; where a group has few
-//! channels, a thread makes an output. A filter of one pixel that sees every pixel is a plain product.
+//! A filter of one pixel that sees every pixel is a plain product. In portable arithmetic the others are products whose panels are read
+//! from images as the filter sees them; where a group has few channels, a thread makes an output. In the device's arithmetic its
+//! library for convolutions makes what it takes; the rest are products of unfolded images, or portable where there are groups.
 
 use super::products::{Tile, product, row_major, transposed};
-use super::{Arithmetic, Call, Operand, unfold};
+use super::{Arithmetic, Call, Operand, convolution, unfold};
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cuda::launch::{Arguments, Launches, Product, Tensor};
 use crate::graph::Op;
@@ -26,15 +27,15 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         (Op::Conv2d { stride, padding, dilation, groups, bias }, [x, weight, ..], [y]) => {
             let geometry = geometry(x, weight, [*stride, *padding, *dilation], *groups);
             let bias = bias.then(|| call.input(2));
-            forward(call.arithmetic, &geometry, [x.tensor, weight.tensor, y.tensor], bias, launches);
+            forward(call, &geometry, [x.tensor, weight.tensor, y.tensor], bias, launches);
         }
         (Op::Conv2dBackwardInput { stride, padding, dilation, groups }, [dy, weight], [dx]) => {
             let geometry = geometry(dx, weight, [*stride, *padding, *dilation], *groups);
-            input(call.arithmetic, &geometry, [dy.tensor, weight.tensor, dx.tensor], launches);
+            input(call, &geometry, [dy.tensor, weight.tensor, dx.tensor], launches);
         }
         (Op::Conv2dBackwardWeight { stride, padding, dilation, groups }, [dy, x], [dw]) => {
             let geometry = geometry(x, dw, [*stride, *padding, *dilation], *groups);
-            weight(call.arithmetic, &geometry, [dy.tensor, x.tensor, dw.tensor], launches);
+            weight(call, &geometry, [dy.tensor, x.tensor, dw.tensor], launches);
         }
         _ => return false,
     }
@@ -60,7 +61,7 @@ fn geometry(input: &Operand<'_>, weight: &Operand<'_>, steps: [[usize; 2]; 3], g
 }
 
 fn forward(
-    arithmetic: Arithmetic,
+    call: &Call<'_>,
     geometry: &Geometry,
     [x, weight, y]: [Tensor; 3],
     bias: Option<Tensor>,
@@ -72,10 +73,15 @@ fn forward(
         let (a, b) = (row_major(x, depth, 0), transposed(row_major(weight, depth, 0)));
         let y = row_major(y, columns, 0);
         let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
-        return product(arithmetic, &op, bias, launches);
+        return product(call.arithmetic, &op, bias, launches);
     }
-    if arithmetic == Arithmetic::Device && geometry.groups == 1 {
-        return unfold::forward(geometry, [x, weight, y], bias, launches);
+    if call.arithmetic == Arithmetic::Device {
+        if convolution::forward(call, geometry, [x, weight, y], bias, launches) {
+            return;
+        }
+        if geometry.groups == 1 {
+            return unfold::forward(geometry, [x, weight, y], bias, launches);
+        }
     }
     let [_, group_out] = per_group(geometry);
     let bias = bias.unwrap_or(Tensor::NONE);
@@ -102,21 +108,21 @@ pub(in crate::exec::cuda) fn tiled_forward(
     launches.kernel(FORWARD[tile.number], grid, tile.threads, sizes(arguments, geometry));
 }
 
-fn input(
-    arithmetic: Arithmetic,
-    geometry: &Geometry,
-    [dy, weight, dx]: [Tensor; 3],
-    launches: &mut Launches,
-) {
+fn input(call: &Call<'_>, geometry: &Geometry, [dy, weight, dx]: [Tensor; 3], launches: &mut Launches) {
     let (depth, columns) = (geometry.channels_out, geometry.channels_in);
     if is_plain(geometry) {
         let (a, b, y) = (row_major(dy, depth, 0), row_major(weight, columns, 0), row_major(dx, columns, 0));
         let rows = output_pixels(geometry);
         let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
-        return product(arithmetic, &op, None, launches);
+        return product(call.arithmetic, &op, None, launches);
     }
-    if arithmetic == Arithmetic::Device && geometry.groups == 1 {
-        return unfold::input(geometry, [dy, weight, dx], launches);
+    if call.arithmetic == Arithmetic::Device {
+        if convolution::input(call, geometry, [dy, weight, dx], launches) {
+            return;
+        }
+        if geometry.groups == 1 {
+            return unfold::input(geometry, [dy, weight, dx], launches);
+        }
     }
     let [group_in, _] = per_group(geometry);
     if is_narrow(geometry) {
@@ -154,16 +160,21 @@ pub(in crate::exec::cuda) fn tiled_input(
     launches.kernel(INPUT[tile.number], grid, tile.threads, sizes(arguments, geometry));
 }
 
-fn weight(arithmetic: Arithmetic, geometry: &Geometry, [dy, x, dw]: [Tensor; 3], launches: &mut Launches) {
+fn weight(call: &Call<'_>, geometry: &Geometry, [dy, x, dw]: [Tensor; 3], launches: &mut Launches) {
     let (rows, columns) = (geometry.channels_out, geometry.channels_in);
     if is_plain(geometry) {
         let (a, b) = (transposed(row_major(dy, rows, 0)), row_major(x, columns, 0));
         let (y, depth) = (row_major(dw, columns, 0), output_pixels(geometry));
         let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
-        return product(arithmetic, &op, None, launches);
+        return product(call.arithmetic, &op, None, launches);
     }
-    if arithmetic == Arithmetic::Device && geometry.groups == 1 {
-        return unfold::weight(geometry, [dy, x, dw], launches);
+    if call.arithmetic == Arithmetic::Device {
+        if convolution::weight(call, geometry, [dy, x, dw], launches) {
+            return;
+        }
+        if geometry.groups == 1 {
+            return unfold::weight(geometry, [dy, x, dw], launches);
+        }
     }
     let [group_in, group_out] = per_group(geometry);
     if is_narrow(geometry) {

@@ -26,6 +26,8 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
             let ((depth, rows), (_, columns)) = (dy.rows_and_columns(), x.rows_and_columns());
             let (a, b) = (transposed(row_major(dy.tensor, dy.pitch, 0)), row_major(x.tensor, columns, 0));
             let y = row_major(call.output(0), columns, 0);
+            // Rows more land behind the gradient.
+            let rows = whole_rows(call, dy, &call.outputs[0], rows, columns);
             let op = Product { a, b, y, rows, columns, depth, batch: 1, alpha: 1.0, beta: 0.0 };
             product(call.arithmetic, &op, None, launches);
             true
@@ -52,7 +54,7 @@ fn forward(call: &Call<'_>, columns: usize, bias: Option<Tensor>, launches: &mut
     product(call.arithmetic, &op, bias, launches);
 }
 
-/// Columns of logits that a product takes or makes: with those between the rows where the weight has zeros for them and no order of sums
+/// Columns of logits that a product takes or makes: with those between the rows where the weight, or its gradient, has room for them and no order of sums
 /// is promised.
 fn whole_rows(
     call: &Call<'_>,

@@ -1,7 +1,7 @@
 //! Losses, and the seed of the backward pass.
 
 use super::norm::{by_rows, int};
-use super::{Call, Operand};
+use super::{Arithmetic, Call, Operand};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::exec::reference::loss::CrossEntropy;
 use crate::exec::reference::reduce::BLOCK;
@@ -13,6 +13,8 @@ const THREADS: u32 = 256;
 const LABELS: usize = 16;
 /// Classes that a thread block of the gradient takes; where a row has fewer than a quarter, each element is on its own.
 const CLASSES: usize = 2048;
+/// Classes of the rows that the near kernels are for, and columns that a block of their gradient takes: four times eight a thread.
+const NEAR: (usize, usize) = (512, 8192);
 
 /// The launches of a node of this family; false where there is no kernel yet.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
@@ -57,6 +59,11 @@ fn rule(logits: &Operand<'_>, smoothing: f32, ignore: Option<i32>) -> CrossEntro
     CrossEntropy { classes, smoothing, ignore: ignore.unwrap_or(i32::MIN) }
 }
 
+/// Whether exp may be near instead of right to the last place, and rows are long enough for a block of threads each.
+fn is_near(call: &Call<'_>, rule: &CrossEntropy) -> bool {
+    call.arithmetic == Arithmetic::Device && rule.classes >= NEAR.0
+}
+
 /// mean = the sum of a vector of f32, divided by `divisor`, or by the count at an address that is not 0, which becomes the second
 /// result.
 fn divided_sum(
@@ -88,7 +95,11 @@ fn cross_entropy(call: &Call<'_>, rule: &CrossEntropy, launches: &mut Launches) 
     let arguments = arguments.size(call.inputs[0].pitch);
     let arguments = arguments.size(rows).int(classes).float(rule.kept()).float(rule.spread());
     let arguments = arguments.int(i32::from(rule.smoothing != 0.0)).int(rule.ignore);
-    by_rows(["cross_entropy_short", "cross_entropy_long"], rows, rule.classes, arguments, launches);
+    if is_near(call, rule) {
+        launches.kernel("near_cross_entropy", [rows, 1, 1], THREADS, arguments);
+    } else {
+        by_rows(["cross_entropy_short", "cross_entropy_long"], rows, rule.classes, arguments, launches);
+    }
     launches.clear(count, 4);
     let arguments = Arguments::new().tensor(labels).size(rows).int(rule.ignore).address(count);
     launches.kernel("count_labels", [rows.div_ceil(THREADS as usize * LABELS), 1, 1], THREADS, arguments);
@@ -105,7 +116,10 @@ fn cross_entropy_backward(call: &Call<'_>, rule: &CrossEntropy, launches: &mut L
     let finish = |arguments: Arguments| {
         arguments.int(classes).float(rule.kept()).float(rule.spread()).int(rule.ignore)
     };
-    if rule.classes < CLASSES / 4 {
+    if is_near(call, rule) {
+        let parts = call.outputs[0].pitch.div_ceil(NEAR.1);
+        launches.kernel("near_cross_entropy_gradient", [rows, parts, 1], THREADS, finish(arguments));
+    } else if rule.classes < CLASSES / 4 {
         let arguments = finish(arguments.size(rows));
         launches.each("cross_entropy_gradient_short", rows * call.outputs[0].pitch, arguments);
     } else {

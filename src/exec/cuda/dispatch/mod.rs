@@ -1,8 +1,12 @@
 //! From a node to its launches: one arm an op, grouped by family as on the CPU. Nothing runs here.
 
 mod attention;
+mod batch_norm;
 mod columns;
+mod convolution;
+mod group;
 pub(super) mod image;
+pub(super) mod layer_norm;
 mod linear;
 mod loss;
 mod norm;
@@ -14,8 +18,11 @@ mod shape;
 mod unfold;
 mod update;
 
+pub use group::run_group;
 pub use shape::relayout;
+pub use update::fingerprint;
 
+use super::convolution::Convolutions;
 use super::launch::{Launches, Tensor};
 use crate::exec::family::Family;
 use crate::exec::program::Layout;
@@ -100,6 +107,8 @@ pub struct Call<'a> {
     pub arithmetic: Arithmetic,
     /// Whether the device has tensor cores that kernels of ours may use; the emulated one emulates them.
     pub tensor_cores: bool,
+    /// Which convolutions the device's library makes.
+    pub convolutions: &'a Convolutions,
     /// The run's seed.
     pub seed: u64,
     /// Address of a `u64`: the position in random streams, which is the count of micro-batches before this one.

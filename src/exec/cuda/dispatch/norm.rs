@@ -2,29 +2,22 @@
 //!
 //! Rows of at most 4096 elements, one block of the sum of a vector, have 16 threads each; longer ones have a block of threads.
 
-use super::{Call, Operand, columns};
+use super::{Call, Operand, batch_norm, columns, layer_norm};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::exec::reference::reduce::{BLOCK, LANES};
 use crate::graph::Op;
 
 /// Threads of a block of kernels for short rows.
 const SHORT_THREADS: usize = 128;
-/// Threads of a block of the kernels that have one channel in each thread, and how many rows each of them takes.
-const APPLY: (u32, usize) = (256, 16);
 
 /// The launches of a node of this family; false where there is no kernel yet.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     match call.op {
-        Op::BatchNorm { eps, momentum } => batch_norm(call, *eps, *momentum, launches),
-        Op::BatchNormInference { eps } => inference(call, *eps, launches),
-        Op::BatchNormBackward => batch_backward(call, launches),
-        Op::LayerNorm { eps } => {
-            let statistics = [call.output(1), call.output(2)];
-            layer_norm(call, call.input(2), statistics, *eps, launches)
+        Op::BatchNorm { .. } | Op::BatchNormInference { .. } | Op::BatchNormBackward => {
+            batch_norm::run(call, launches)
         }
-        Op::RmsNorm { eps } => layer_norm(call, Tensor::NONE, [Tensor::NONE, call.output(1)], *eps, launches),
-        Op::LayerNormBackward => layer_backward(call, [call.input(3), call.input(4)], launches),
-        Op::RmsNormBackward => layer_backward(call, [Tensor::NONE, call.input(3)], launches),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => layer_norm::forward(call, launches),
+        Op::LayerNormBackward | Op::RmsNormBackward => layer_norm::backward(call, launches),
         Op::GroupNorm { groups, eps, .. } => grouped(call, *groups, *eps, launches),
         Op::GroupNormBackward { groups, affine } => grouped_backward(call, *groups, *affine, launches),
         Op::Softmax { axis } => {
@@ -90,64 +83,6 @@ fn softmax(
     true
 }
 
-/// Layer norm; without β it is RMS norm, which has no mean.
-fn layer_norm(
-    call: &Call<'_>,
-    beta: Tensor,
-    [mean, rstd]: [Tensor; 2],
-    epsilon: f32,
-    launches: &mut Launches,
-) -> bool {
-    let columns = call.inputs[1].elements();
-    let Some(count) = int(columns) else { return false };
-    let rows = call.inputs[0].elements().checked_div(columns).unwrap_or(0);
-    let arguments = Arguments::new()
-        .tensor(call.input(0))
-        .tensor(call.input(1))
-        .tensor(beta)
-        .tensor(call.output(0))
-        .tensor(mean)
-        .tensor(rstd)
-        .size(rows)
-        .int(count)
-        .float(epsilon)
-        .int(i32::from(mean != Tensor::NONE));
-    by_rows(["layer_norm_short", "layer_norm_long"], rows, columns, arguments, launches);
-    true
-}
-
-/// The gradients of [`layer_norm`]: rows for dx, then column sums for those of the parameters.
-fn layer_backward(call: &Call<'_>, [mean, rstd]: [Tensor; 2], launches: &mut Launches) -> bool {
-    let [dy, x, gamma] = [0, 1, 2].map(|index| call.input(index));
-    let columns = call.inputs[2].elements();
-    let Some(width) = int(columns) else { return false };
-    let rows = call.inputs[1].elements().checked_div(columns).unwrap_or(0);
-    let arguments = Arguments::new()
-        .tensor(dy)
-        .tensor(x)
-        .tensor(gamma)
-        .tensor(mean)
-        .tensor(rstd)
-        .tensor(call.output(0))
-        .size(rows)
-        .int(width);
-    by_rows(["layer_norm_gradient_short", "layer_norm_gradient_long"], rows, columns, arguments, launches);
-    let (blocks, sets) = (columns::blocks(rows), if mean == Tensor::NONE { 1 } else { 2 });
-    let partials = launches.scratch(sets * blocks * columns * 4);
-    let sums = Arguments::new()
-        .tensor(dy)
-        .tensor(x)
-        .tensor(mean)
-        .tensor(rstd)
-        .size(rows)
-        .size(columns)
-        .int(sets as i32)
-        .address(partials);
-    columns::each_block("layer_norm_blocks", rows, columns, sums, launches);
-    columns::totals(partials, blocks, columns, [call.output(1), call.output(2)], launches);
-    true
-}
-
 /// Channels, groups and pixels of a channel as kernels take them; and the lengths of a group and of a channel.
 fn group_sizes(x: &Operand<'_>, groups: usize) -> Option<([i32; 3], usize, usize)> {
     let (channels, pixels) = (x.size(1), x.shape().iter().skip(2).product::<usize>());
@@ -207,102 +142,5 @@ fn grouped_backward(call: &Call<'_>, groups: usize, affine: bool, launches: &mut
             columns::column_sums(Tensor::f32(sums), examples, channels, out, launches);
         }
     }
-    true
-}
-
-/// The rows × channels matrix of a batch normalisation.
-struct Matrix {
-    rows: usize,
-    channels: usize,
-    /// Elements of a channel that lie next to each other; 1 with channels last.
-    pixels: usize,
-}
-
-impl Matrix {
-    fn new(call: &Call<'_>, x: &Operand<'_>) -> Self {
-        let channels = x.size(1);
-        let pixels = x.shape().iter().skip(2).product();
-        let rows = x.elements().checked_div(channels).unwrap_or(0);
-        Self { rows, channels, pixels: if call.channels_last() { 1 } else { pixels } }
-    }
-
-    /// Room for one f32 a channel.
-    fn scratch(&self, count: usize, launches: &mut Launches) -> u64 {
-        launches.scratch(count * self.channels * 4)
-    }
-
-    fn sizes(&self, arguments: Arguments) -> Arguments {
-        arguments.size(self.rows).size(self.channels).size(self.pixels)
-    }
-
-    /// A kernel with a channel in each thread, over all rows.
-    fn each(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
-        let width = APPLY.0 as usize;
-        let side = if self.channels < width { width / self.channels.max(1) } else { 1 };
-        let grid = [self.rows.div_ceil(side * APPLY.1), self.channels.div_ceil(width), 1];
-        launches.kernel(name, grid, APPLY.0, self.sizes(arguments).int(APPLY.1 as i32));
-    }
-}
-
-fn batch_norm(call: &Call<'_>, epsilon: f32, momentum: f32, launches: &mut Launches) -> bool {
-    let [x, gamma, beta, old_mean, old_variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
-    let [y, mean, rstd, new_mean, new_variance] = [0, 1, 2, 3, 4].map(|index| call.output(index));
-    let matrix = Matrix::new(call, &call.inputs[0]);
-    let (rows, channels, blocks) = (matrix.rows, matrix.channels, columns::blocks(matrix.rows));
-    let partials = matrix.scratch(blocks, launches);
-    let [own_mean, own_rstd] = [0, 1].map(|_| matrix.scratch(1, launches));
-    let sums = |mean: u64| matrix.sizes(Arguments::new().tensor(x).address(mean)).address(partials);
-    let totals = || Arguments::new().address(partials).size(blocks).size(rows).size(channels);
-    columns::each_block("batch_norm_blocks", rows, channels, sums(0), launches);
-    let arguments = totals().tensor(mean).address(own_mean);
-    columns::each_total("batch_norm_mean", 1, channels, arguments, launches);
-    columns::each_block("batch_norm_blocks", rows, channels, sums(own_mean), launches);
-    let arguments = totals().address(own_mean).float(epsilon).float(momentum);
-    let arguments = arguments.tensor(old_mean).tensor(old_variance).tensor(rstd).address(own_rstd);
-    let arguments = arguments.tensor(new_mean).tensor(new_variance);
-    columns::each_total("batch_norm_variance", 1, channels, arguments, launches);
-    let statistics = [Tensor::f32(own_mean), Tensor::f32(own_rstd), Tensor::NONE];
-    apply(&matrix, x, statistics, epsilon, [gamma, beta], y, launches);
-    true
-}
-
-/// y = ((x - mean)·rstd)·γ + β; where the variance is there, rstd is made of it.
-fn apply(
-    matrix: &Matrix,
-    x: Tensor,
-    [mean, rstd, variance]: [Tensor; 3],
-    epsilon: f32,
-    [gamma, beta]: [Tensor; 2],
-    y: Tensor,
-    launches: &mut Launches,
-) {
-    let arguments = Arguments::new().tensor(x).tensor(mean).tensor(rstd).tensor(variance);
-    let arguments = arguments.float(epsilon).tensor(gamma).tensor(beta).tensor(y);
-    matrix.each("batch_norm_apply", arguments, launches);
-}
-
-fn inference(call: &Call<'_>, epsilon: f32, launches: &mut Launches) -> bool {
-    let [x, gamma, beta, mean, variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
-    let matrix = Matrix::new(call, &call.inputs[0]);
-    let statistics = [mean, Tensor::NONE, variance];
-    apply(&matrix, x, statistics, epsilon, [gamma, beta], call.output(0), launches);
-    true
-}
-
-fn batch_backward(call: &Call<'_>, launches: &mut Launches) -> bool {
-    let [dy, x, gamma, mean, rstd] = [0, 1, 2, 3, 4].map(|index| call.input(index));
-    let [dx, dgamma, dbeta] = [0, 1, 2].map(|index| call.output(index));
-    let matrix = Matrix::new(call, &call.inputs[1]);
-    let (rows, channels, blocks) = (matrix.rows, matrix.channels, columns::blocks(matrix.rows));
-    let partials = matrix.scratch(2 * blocks, launches);
-    let own = matrix.scratch(2, launches);
-    let operands = || Arguments::new().tensor(dy).tensor(x);
-    let arguments = matrix.sizes(operands().tensor(mean).tensor(rstd)).size(blocks).address(partials);
-    columns::each_block("batch_norm_gradient_blocks", rows, channels, arguments, launches);
-    let arguments = Arguments::new().address(partials).size(blocks).size(channels);
-    let arguments = arguments.tensor(dgamma).tensor(dbeta).address(own);
-    columns::each_total("batch_norm_gradient_totals", 2, channels, arguments, launches);
-    let arguments = operands().tensor(gamma).tensor(mean).tensor(rstd).address(own).tensor(dx);
-    matrix.each("batch_norm_gradient", arguments, launches);
     true
 }

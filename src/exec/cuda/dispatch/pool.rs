@@ -17,14 +17,8 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
         Op::MaxPool2d { kernel, stride, padding } => {
             let window = [*kernel, *stride, *padding];
             let arguments = Arguments::new().tensor(call.input(0)).tensor(call.output(0));
-            pool(
-                call,
-                "max_pool",
-                &call.inputs[0],
-                window,
-                arguments.address(call.output(1).address),
-                launches,
-            )
+            let arguments = arguments.address(call.output(1).address);
+            pool(call, "max_pool", &call.inputs[0], window, arguments, launches)
         }
         Op::MaxPool2dBackward { kernel, stride, padding } => {
             let window = [*kernel, *stride, *padding];
@@ -57,7 +51,16 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     done.is_some()
 }
 
-/// A thread for each element of the result, which is (N, C, H, W).
+/// The kernel for channels in eights, where there is one.
+fn of_eights(name: &'static str) -> Option<&'static str> {
+    match name {
+        "max_pool" => Some("max_pool_wide"),
+        "max_pool_gradient" => Some("max_pool_gradient_wide"),
+        _ => None,
+    }
+}
+
+/// A thread for each element of the result, which is (N, C, H, W), or for eight.
 fn each_pixel(
     name: &'static str,
     call: &Call<'_>,
@@ -67,7 +70,12 @@ fn each_pixel(
     let result = &call.outputs[0];
     let [images, channels, rows, columns] = [0, 1, 2, 3].map(|axis| result.size(axis));
     int(columns.checked_mul(channels)?)?;
-    let grid = [(columns * channels).div_ceil(THREADS as usize), rows.min(MOST), images.min(MOST)];
+    let (name, together) = match of_eights(name).filter(|_| channels.is_multiple_of(8)) {
+        Some(name) => (name, 8),
+        None => (name, 1),
+    };
+    let threads = columns * (channels / together);
+    let grid = [threads.div_ceil(THREADS as usize), rows.min(MOST), images.min(MOST)];
     launches.kernel(name, grid, THREADS, arguments);
     Some(())
 }

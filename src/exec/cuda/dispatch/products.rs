@@ -114,7 +114,7 @@ fn by_library(op: &Product, bias: Option<Tensor>, launches: &mut Launches) {
             return launches.biased_product(op, bias);
         }
         if let Some(bias) = bias {
-            bias_rows(bias, &op, launches);
+            bias_rows(bias, op.y, [op.rows, op.columns], launches);
             op.beta = 1.0;
         }
         return multiply(op, launches);
@@ -179,11 +179,10 @@ pub(super) fn element(tensor: Tensor, index: usize) -> Tensor {
     Tensor { address: tensor.address + (index * tensor.format.bytes()) as u64, format: tensor.format }
 }
 
-/// Fills the result with its bias.
-fn bias_rows(bias: Tensor, op: &Product, launches: &mut Launches) {
-    let arguments =
-        Arguments::new().tensor(bias).tensor(op.y.tensor).size(op.y.stride).size(op.rows).size(op.columns);
-    launches.kernel("bias_rows", [op.columns.div_ceil(256), op.rows.min(65_535), 1], 256, arguments);
+/// Fills a result with its bias.
+pub(super) fn bias_rows(bias: Tensor, y: Matrix, [rows, columns]: [usize; 2], launches: &mut Launches) {
+    let arguments = Arguments::new().tensor(bias).tensor(y.tensor).size(y.stride).size(rows).size(columns);
+    launches.kernel("bias_rows", [columns.div_ceil(256), rows.min(65_535), 1], 256, arguments);
 }
 
 /// y = x, plus a bias for each column, both rows × columns at their strides.

@@ -4,7 +4,7 @@
 //! other axes around it. Tables of axes for kernels are made here for the other families too.
 
 use super::{Call, Operand};
-use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
 use crate::graph::Op;
 
 /// An axis of an index space: its length, and the distance of neighbours on it in two tensors.
@@ -83,6 +83,25 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     true
 }
 
+/// Gradients of slices side by side in the result of the last call, which adds them up; 0 where there is none.
+pub(super) fn join(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let Some(y) = calls.last().map(|call| &call.outputs[0]) else { return true };
+    let (mut parts, mut count, mut whole) = (Vec::new(), 0, 0);
+    for call in calls {
+        let Op::SliceBackward { axis, start } = call.op else { continue };
+        let (x, inner) = (&call.inputs[0], around(y.shape(), *axis).1);
+        whole = y.shape()[*axis] * inner;
+        let format = number(x.tensor.format) as u64;
+        let words = [x.tensor.address, format, (start * inner) as u64, (x.shape()[*axis] * inner) as u64];
+        parts.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        count += 1;
+    }
+    let parts = launches.constant(&parts);
+    let arguments = Arguments::new().tensor(y.tensor).size(y.elements()).size(whole);
+    super::pointwise::eights(launches, "join", y.elements(), arguments.address(parts).int(count));
+    true
+}
+
 /// Elements before and after an axis.
 fn around(shape: &[usize], axis: usize) -> (usize, usize) {
     (shape[..axis].iter().product(), shape[axis + 1..].iter().product())
@@ -99,6 +118,27 @@ fn copy(
     let arguments = Arguments::new().tensor(from.0).size(from.1).size(from.2);
     let arguments = arguments.tensor(to.0).size(to.1).size(to.2).size(row).size(elements);
     super::pointwise::eights(launches, "copy_rows", elements, arguments);
+}
+
+/// Slices of one value in one launch.
+pub(super) fn slices(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let (mut table, mut blocks) = (Vec::new(), Vec::new());
+    for call in calls {
+        let (Op::Slice { axis, start }, [x, ..], [y, ..]) = (call.op, call.inputs, call.outputs) else {
+            return false;
+        };
+        let (outer, inner) = around(x.shape(), *axis);
+        let row = y.shape()[*axis] * inner;
+        let words = [x, y].map(|side| [side.tensor.address, number(side.tensor.format) as u64]);
+        table.extend(words.into_iter().flatten());
+        table.extend([start * inner, x.shape()[*axis] * inner, row, outer * row].map(|size| size as u64));
+        blocks.push((outer * row).div_ceil(8 * 256));
+    }
+    let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let grid = [blocks.iter().copied().max().unwrap_or(0), blocks.len(), 1];
+    let arguments = Arguments::new().address(launches.constant(&bytes));
+    launches.kernel("copy_slices", grid, 256, arguments);
+    true
 }
 
 /// Side of the tiles that go through shared memory.
@@ -138,6 +178,12 @@ fn permute(x: Tensor, y: Tensor, axes: Vec<Axis>, launches: &mut Launches) {
 pub fn relayout(to_last: bool, from: &Operand<'_>, to: &Operand<'_>, launches: &mut Launches) -> bool {
     let [images, channels, height, width] = *from.shape() else { return false };
     let pixels = height * width;
+    if to_last && (2..=4).contains(&channels) && pixels.is_multiple_of(8) {
+        let arguments = Arguments::new().tensor(from.tensor).tensor(to.tensor).int(channels as i32);
+        let arguments = arguments.size(pixels).size(images * pixels);
+        super::pointwise::eights(launches, "planes_to_pixels", images * pixels, arguments);
+        return true;
+    }
     let image = Axis { extent: images, strides: [channels * pixels; 2] };
     let axes = if to_last {
         let channel = Axis { extent: channels, strides: [pixels, 1] };

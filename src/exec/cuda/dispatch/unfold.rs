@@ -1,4 +1,5 @@
-//! Convolutions by library products: what each pixel sees becomes a row of a matrix. For one group.
+//! Convolutions by library products: what each pixel sees becomes a row of a matrix. For one group, where no library for convolutions
+//! makes them.
 //!
 //! Such a matrix is made for some images at a time, so that it stays below a limit. Its rows are padded with zeros to a length that tensor
 //! cores take.

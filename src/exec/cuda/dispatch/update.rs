@@ -7,6 +7,7 @@ use super::{Call, Operand};
 use crate::arithmetic::half::Format;
 use crate::arithmetic::philox::Stream;
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::exec::reference::fingerprint;
 use crate::exec::reference::reduce::BLOCK;
 use crate::exec::reference::scaler::TORCH;
 use crate::exec::schedule::decimal;
@@ -15,11 +16,10 @@ use crate::plan::Optimizer;
 
 /// Elements that a block of the unscaling kernel takes.
 const UNSCALED: usize = 8192;
-/// Threads of a block, and the elements of each at a time.
+/// Threads of a block.
 const THREADS: usize = 256;
-const EACH: usize = 8;
-/// Blocks of an optimizer's launch; what is beyond is taken in turn, so that the numbers of a step are computed a few times only.
-const BLOCKS: usize = 2048;
+/// Elements that a block of threads updates, commits or casts.
+const UPDATED: usize = 4096;
 
 /// The launches of a node of this family; false where there is no kernel.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
@@ -41,22 +41,8 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
             let arguments = Arguments::new().tensor(call.input(0)).float(*max_norm).tensor(y);
             launches.each("clip_coefficient", 1, arguments);
         }
-        Op::Update { rule, found, clipped, stored } => {
-            update(call, rule, *found, *clipped, launches);
-            if let Some(Stored { format, stream }) = stored {
-                // The step is counted on by a later node, so both launches see one count.
-                let key = stream.map_or(0, |stream| Stream::new(call.seed, stream).key());
-                let how = if stream.is_some() { 2 } else { i32::from(*format == Format::Bf16) };
-                let arguments = Arguments::new().tensor(y).address(call.input(3).address);
-                let arguments = arguments.tensor(optional(call, *found, 4)).address(key).int(how);
-                eights(launches, "store_parameter", elements, arguments.size(elements));
-            }
-        }
-        Op::CommitBuffer { found } => {
-            let found = optional(call, *found, 3);
-            let arguments = Arguments::new().tensor(call.input(0)).tensor(y).tensor(call.output(1));
-            launches.each("commit_buffer", elements, arguments.tensor(found).size(elements));
-        }
+        Op::Update { .. } => return updates(std::slice::from_ref(call), launches),
+        Op::CommitBuffer { .. } => return commits(std::slice::from_ref(call), launches),
         Op::AdvanceStep { found } => {
             let arguments = Arguments::new().address(y.address).tensor(optional(call, *found, 1));
             launches.each("advance_step", 1, arguments);
@@ -119,28 +105,110 @@ fn global_norm(call: &Call<'_>, launches: &mut Launches) {
     launches.kernel("norm_end", [1, 1, 1], THREADS as u32, arguments);
 }
 
-/// One parameter's update; nothing happens when the step was found non-finite.
-fn update(call: &Call<'_>, rule: &Optimizer, found: bool, clipped: bool, launches: &mut Launches) {
-    let elements = call.outputs[0].elements();
-    let found_at = optional(call, found, 4);
-    let clip_at = optional(call, clipped, 4 + usize::from(found));
-    let (gradient, rate) = (call.input(1), call.input(2));
+/// Updates of parameters by one rule; nothing happens when the step was found non-finite.
+pub(super) fn updates(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let Some(call) = calls.first() else { return true };
+    let Op::Update { rule, found, clipped, .. } = call.op else { return false };
+    let found_at = optional(call, *found, 4);
+    let clip_at = optional(call, *clipped, 4 + usize::from(*found));
+    let rate = call.input(2);
+    let rows = calls.iter().map(|call| {
+        let of = |operand: Tensor| operand.address;
+        let states = [call.output(0), call.output(1), call.output(2)].map(of);
+        (
+            call.outputs[0].elements(),
+            [states[0], states[1], states[2], call.input(1).address, format_of(call.input(1))],
+        )
+    });
+    let (bytes, blocks) = wide_table(rows, UPDATED);
+    let entries = launches.constant(&bytes);
+    let arguments = Arguments::new().address(entries).int(calls.len() as i32).tensor(rate);
     match rule {
         Optimizer::Sgd { momentum, nesterov, weight_decay, .. } => {
-            let arguments = Arguments::new().tensor(call.output(0)).tensor(call.output(1));
-            let arguments = arguments.tensor(gradient).tensor(rate).tensor(found_at).tensor(clip_at);
+            let arguments = arguments.tensor(found_at).tensor(clip_at);
             let arguments = arguments.float(*momentum).int(i32::from(*nesterov)).float(*weight_decay);
-            eights(launches, "update_sgd", elements, arguments.size(elements));
+            launches.kernel("update_sgd", [blocks, 1, 1], THREADS as u32, arguments);
         }
         Optimizer::AdamW { beta1, beta2, eps, weight_decay, .. } => {
-            let moments = Arguments::new().tensor(call.output(0)).tensor(call.output(1));
-            let arguments = moments.tensor(call.output(2)).tensor(gradient).tensor(rate);
-            let arguments = arguments.address(call.input(3).address).tensor(found_at).tensor(clip_at);
+            let numbers = launches.scratch(3 * 4);
             // The decimal numbers that a person wrote, as on the CPU.
-            let numbers = [*beta1, *beta2, *eps, *weight_decay].map(decimal);
-            let arguments = numbers.into_iter().fold(arguments, Arguments::double).size(elements);
-            let blocks = elements.div_ceil(THREADS * EACH).min(BLOCKS);
+            let [beta1, beta2, eps, weight_decay] = [*beta1, *beta2, *eps, *weight_decay].map(decimal);
+            let of_step = Arguments::new().tensor(rate).address(call.input(3).address);
+            let of_step = of_step.double(beta1).double(beta2).double(weight_decay).address(numbers);
+            launches.each("adamw_numbers", 1, of_step);
+            let arguments = Arguments::new().address(entries).int(calls.len() as i32).address(numbers);
+            let arguments = arguments.tensor(found_at).tensor(clip_at);
+            let arguments = arguments.double(beta1).double(beta2).double(eps);
             launches.kernel("update_adamw", [blocks, 1, 1], THREADS as u32, arguments);
         }
     }
+    calls.iter().for_each(|call| store(call, launches));
+    true
+}
+
+/// Rounds a parameter to the format that it is kept in, where that is not f32. The step is counted on by a later node.
+fn store(call: &Call<'_>, launches: &mut Launches) {
+    let Op::Update { found, stored: Some(Stored { format, stream }), .. } = call.op else { return };
+    let key = stream.map_or(0, |stream| Stream::new(call.seed, stream).key());
+    let how = if stream.is_some() { 2 } else { i32::from(*format == Format::Bf16) };
+    let arguments = Arguments::new().tensor(call.output(0)).address(call.input(3).address);
+    let arguments = arguments.tensor(optional(call, *found, 4)).address(key).int(how);
+    let elements = call.outputs[0].elements();
+    eights(launches, "store_parameter", elements, arguments.size(elements));
+}
+
+/// Casts of many values.
+pub(super) fn casts(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let rows = calls.iter().map(|call| {
+        let (x, y) = (call.input(0), call.output(0));
+        (call.outputs[0].elements(), [x.address, y.address, format_of(x), format_of(y), 0])
+    });
+    let (bytes, blocks) = wide_table(rows, UPDATED);
+    let entries = launches.constant(&bytes);
+    let arguments = Arguments::new().address(entries).int(calls.len() as i32);
+    launches.kernel("casts", [blocks, 1, 1], THREADS as u32, arguments);
+    true
+}
+
+/// Commits of many buffers.
+pub(super) fn commits(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let Some(call) = calls.first() else { return true };
+    let Op::CommitBuffer { found } = call.op else { return false };
+    let rows = calls.iter().map(|call| {
+        let (from, buffer, pending) = (call.input(0), call.output(0), call.output(1));
+        (
+            call.outputs[0].elements(),
+            [from.address, buffer.address, pending.address, format_of(from), format_of(pending)],
+        )
+    });
+    let (bytes, blocks) = wide_table(rows, UPDATED);
+    let entries = launches.constant(&bytes);
+    let arguments =
+        Arguments::new().address(entries).int(calls.len() as i32).tensor(optional(call, *found, 3));
+    launches.kernel("commit_buffers", [blocks, 1, 1], THREADS as u32, arguments);
+    true
+}
+
+/// The fingerprint of tensors of f32, each an address and a size: 16 bytes for each block of 1024 elements, from `out` on.
+pub fn fingerprint(tensors: &[(u64, usize)], keys: u64, out: u64, launches: &mut Launches) {
+    let rows = tensors.iter().map(|(address, elements)| (*elements, [*address, 0, 0, 0, 0]));
+    let (bytes, blocks) = wide_table(rows, fingerprint::BLOCK);
+    let entries = launches.constant(&bytes);
+    let arguments = Arguments::new().address(entries).int(tensors.len() as i32).address(keys).address(out);
+    launches.kernel("fingerprint", [blocks, 1, 1], THREADS as u32, arguments);
+}
+
+fn format_of(tensor: Tensor) -> u64 {
+    crate::exec::cuda::launch::number(tensor.format) as u64
+}
+
+/// Rows of a table as kernels read them (`struct Row` in `update.cu`), `size` elements to a block of threads; and how many blocks.
+fn wide_table(rows: impl Iterator<Item = (usize, [u64; 5])>, size: usize) -> (Vec<u8>, usize) {
+    let (mut bytes, mut blocks) = (Vec::new(), 0);
+    for (elements, words) in rows {
+        let ends = [elements as u64, blocks as u64];
+        bytes.extend(words.into_iter().chain(ends).flat_map(u64::to_le_bytes));
+        blocks += elements.div_ceil(size);
+    }
+    (bytes, blocks)
 }

@@ -3,16 +3,17 @@
 use super::*;
 use crate::arithmetic::half::{f32_to_bf16, f32_to_f16};
 use crate::exec::cuda::launch::{Arguments, Matrix, Product, Tensor};
+use crate::exec::cuda::tests::arithmetic::FUNCTIONS;
 use crate::graph::DType;
 
-fn floats(device: &mut Driver, address: u64, count: usize) -> Vec<f32> {
+pub(super) fn floats(device: &mut Driver, address: u64, count: usize) -> Vec<f32> {
     let mut bytes = vec![0; count * 4];
     device.download(address, &mut bytes).expect("a download");
     bytes.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }
 
 /// Memory with these values in a format.
-fn placed(device: &mut Driver, values: &[f32], format: DType) -> Tensor {
+pub(super) fn placed(device: &mut Driver, values: &[f32], format: DType) -> Tensor {
     let bytes: Vec<u8> = match format {
         DType::F16 => values.iter().flat_map(|value| f32_to_f16(*value).to_le_bytes()).collect(),
         DType::Bf16 => values.iter().flat_map(|value| f32_to_bf16(*value).to_le_bytes()).collect(),
@@ -165,4 +166,48 @@ fn candle_runs_on_the_same_device() {
     let ones = candle_core::Tensor::ones((4, 8), candle_core::DType::F32, &candle).expect("a tensor");
     let sum = (&ones + &ones).and_then(|two| two.sum_all()).and_then(|sum| sum.to_scalar::<f32>());
     assert_eq!(sum.expect("a sum"), 64.0);
+}
+
+/// The functions of the kernels equal those of the host, which are proved, for each of the 2^32 numbers: minutes on many cores.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn functions_have_the_bits_of_the_host_for_every_number() {
+    const PIECE: usize = 1 << 26;
+    let mut device = Driver::open().expect("a device");
+    let [x, y] = [0; 2].map(|_| device.allocate(PIECE * 4).expect("memory"));
+    let mut bytes = vec![0; PIECE * 4];
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    for piece in 0..(1_u64 << 32) / PIECE as u64 {
+        let first = (piece * PIECE as u64) as u32;
+        for (word, bits) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(first..=u32::MAX) {
+            *word = bits.to_le_bytes();
+        }
+        device.upload(x, &bytes).expect("an upload");
+        for (number, (name, function)) in (0..).zip(FUNCTIONS) {
+            let arguments =
+                Arguments::new().int(number).tensor(Tensor::f32(x)).tensor(Tensor::f32(y)).size(PIECE);
+            let grid = [(PIECE / 256) as u32, 1, 1];
+            device
+                .launch(&Launch::Kernel { name: "test_function", grid, block: 256, arguments })
+                .expect("a launch");
+            device.download(y, &mut bytes).expect("a download");
+            let part = PIECE / cores + 1;
+            std::thread::scope(|scope| {
+                for (found, start) in bytes.as_chunks::<4>().0.chunks(part).zip((first..).step_by(part)) {
+                    scope.spawn(move || {
+                        for (found, bits) in found.iter().zip(start..=u32::MAX) {
+                            let (found, expected) =
+                                (f32::from_le_bytes(*found), function(f32::from_bits(bits)));
+                            let same =
+                                found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+                            assert!(
+                                same,
+                                "{name} of the bits {bits:#x} is {expected:e}, the kernel has {found:e}"
+                            );
+                        }
+                    });
+                }
+            });
+        }
+    }
 }

@@ -8,8 +8,11 @@
 
 #ifdef __CUDACC__
 #define KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+// With so few registers that this many blocks of these threads fit on a multiprocessor.
+#define BOUNDED_KERNEL(threads, blocks, name, ...) extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 #else
 #include "emulate.h"
+#define BOUNDED_KERNEL(threads, blocks, name, ...) KERNEL(name, __VA_ARGS__)
 #endif
 
 typedef long long i64;

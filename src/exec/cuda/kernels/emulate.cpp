@@ -6,8 +6,8 @@ dim3 block_index{0, 0, 0}, grid_size{1, 1, 1}, block_size{1, 1, 1};
 unsigned current_thread = 0;
 float shuffled[1024];
 
-std::map<std::string, Invoke>& kernels() {
-    static std::map<std::string, Invoke> all;
+std::map<std::string, Kernel>& kernels() {
+    static std::map<std::string, Kernel> all;
     return all;
 }
 
@@ -80,11 +80,13 @@ void barrier() {
 }
 }  // namespace emulate
 
-// 0 when the kernel ran, 1 when there is none of this name.
-extern "C" int amp_emulated_launch(const char* name, const unsigned* grid, unsigned block, void** arguments) {
+// 0 when the kernel ran, 1 when there is none of this name, 2 when its parameters are others than `count` of these sizes.
+extern "C" int amp_emulated_launch(const char* name, const unsigned* grid, unsigned block, void** arguments, const size_t* sizes,
+                                   size_t count) {
     auto found = emulate::kernels().find(name);
     if (found == emulate::kernels().end()) return 1;
-    emulate::invoke = found->second;
+    if (found->second.sizes != std::vector<size_t>(sizes, sizes + count)) return 2;
+    emulate::invoke = found->second.invoke;
     emulate::arguments = arguments;
     emulate::grid_size = {grid[0], grid[1], grid[2]};
     emulate::block_size = {block, 1, 1};

@@ -42,10 +42,22 @@ void barrier();
 extern float shuffled[1024];
 
 using Invoke = void (*)(void**);
-std::map<std::string, Invoke>& kernels();
+
+// A kernel, and the bytes of each of its parameters.
+struct Kernel {
+    Invoke invoke;
+    std::vector<size_t> sizes;
+};
+
+std::map<std::string, Kernel>& kernels();
+
+template <typename... Arguments>
+std::vector<size_t> sizes_of(void (*)(Arguments...)) {
+    return {sizeof(Arguments)...};
+}
 
 struct Register {
-    Register(const char* name, Invoke invoke) { kernels()[name] = invoke; }
+    Register(const char* name, Invoke invoke, std::vector<size_t> sizes) { kernels()[name] = {invoke, sizes}; }
 };
 
 template <typename... Arguments, size_t... Index>
@@ -69,7 +81,8 @@ struct Thread {
 
 #define KERNEL(name, ...)                                                                                     \
     void name(__VA_ARGS__);                                                                                   \
-    static emulate::Register register_##name(#name, [](void** arguments) { emulate::unpack(name, arguments); }); \
+    static emulate::Register register_##name(                                                                 \
+        #name, [](void** arguments) { emulate::unpack(name, arguments); }, emulate::sizes_of(name));          \
     void name(__VA_ARGS__)
 
 static emulate::Thread threadIdx;
@@ -79,6 +92,8 @@ static emulate::Thread threadIdx;
 
 inline void __syncthreads() { emulate::barrier(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulate::barrier(); }
+// Blocks run one after another.
+inline void __threadfence() {}
 
 template <typename T>
 T emulate_shuffle(T value, unsigned from) {
@@ -108,6 +123,9 @@ T __shfl_xor_sync(unsigned, T value, int mask, int width = 32) {
     unsigned thread = emulate::current_thread, first = thread / width * width;
     return emulate_shuffle(value, first + ((thread - first) ^ (unsigned)mask));
 }
+
+// Blocks run one after another, so what one wrote is there for the next.
+inline void __threadfence() {}
 
 inline int atomicOr(int* address, int value) {
     int before = *address;

@@ -1,4 +1,4 @@
-// What the fused attention kernels share: sizes, terms of the scores, fragments of operands.
+// What the fused attention kernels share: sizes, what is attended to, the walk over pairs of tiles, writing of results.
 #pragma once
 #include "tensor_cores.cuh"
 
@@ -9,10 +9,12 @@ using namespace tensor_cores;
 constexpr float INFINITE = __builtin_inff();
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// The sizes, and what changes the scores. `kept` has a bit for each score, 32 keys a word, or is null where nothing is dropped.
+// The sizes, and what changes the scores. `mask` has a bit for each key of an example, 64 a word, or is null; see
+// attention_fused_attended. `kept` has a bit for each score, 32 keys a word, or is null where nothing is dropped.
 struct Problem {
     i64 heads, queries, keys;
-    Tensor bias, mask;
+    Tensor bias;
+    const u64* mask;
     i64 bias_n, bias_h, bias_t, bias_s;
     float scale;
     int causal;
@@ -33,19 +35,23 @@ struct Problem {
         return (const u16*)x.data + (n * length * heads + h) * D;
     }
 
-    __device__ inline bool attends(int t, int s) const { return s < (int)keys && !(causal && s > t); }
+    // A bit for each of COUNT keys.
+    template <int COUNT>
+    static __device__ inline u64 all() {
+        return COUNT == 64 ? ~0ull : (1ull << COUNT % 64) - 1;
+    }
 
-    // Whether the mask leaves a key to attend to.
-    __device__ inline bool unmasked(int s) const { return s < (int)keys && !(mask.data && load(mask, n * keys + s) == 0.0f); }
+    // Those of the COUNT keys from s on, a multiple of COUNT, that queries may attend to.
+    template <int COUNT>
+    __device__ inline u64 attended(int s) const {
+        if (mask) return mask[n * ((keys + 63) / 64) + s / 64] >> s % 64 & all<COUNT>();
+        return s + COUNT <= (int)keys ? all<COUNT>() : s < (int)keys ? (1ull << ((int)keys - s)) - 1 : 0;
+    }
 
-    // The first element of the bias of query t, or 0 where there is none.
-    __device__ inline i64 bias_row(int t) const { return n * bias_n + h * bias_h + (t < (int)queries ? t : 0) * bias_t; }
-
-    // A score times log2 e, with the bias, of a pair that attends.
-    __device__ inline float term(float chain, i64 row, int s) const {
-        float x = chain * scale;
-        if (bias.data) x += load(bias, row + s * bias_s);
-        return x * LOG2_E;
+    // What scores are multiplied by to be powers of 2: where there is a bias, it has been done.
+    template <bool GENERAL>
+    __device__ inline float unit() const {
+        return GENERAL && bias.data ? 1.0f : scale * LOG2_E;
     }
 
     // The 32 keys that s is among, of query t.
@@ -55,14 +61,145 @@ struct Problem {
     }
 };
 
-// 16·HIGH rows of a tile as left operands, from the warp's first row on.
-template <int D, int HIGH>
-__device__ inline void take(u32 (&a)[HIGH][D / 16][4], const Tile<D>& tile, int row) {
+// Of 16 rows of scores a thread has rows lane / 4 and 8 more, each at these distances from its first column.
+__device__ inline int column_of(int number) { return number / 2 * 8 + number % 2; }
+__device__ inline int first_row() { return lane_number() / 4; }
+__device__ inline int first_column() { return lane_number() % 4 * 2; }
+
+// Makes scores of 16 rows from `row` on, columns from `column` on, powers of 2, with the bias that read(element) gives.
+template <int N, bool KEYS_ARE_ROWS, typename Read>
+__device__ inline void add_bias_by(float (&x)[N / 8][4], const Problem& problem, int row, int column, Read read) {
+    i64 start = problem.n * problem.bias_n + problem.h * problem.bias_h;
+    float unit = problem.scale * LOG2_E;
 #pragma unroll
-    for (int high = 0; high < HIGH; high++)
+    for (int half = 0; half < 2; half++)
 #pragma unroll
-        for (int k = 0; k < D / 16; k++) tile.left(a[high][k], row + high * 16, k * 16);
+        for (int number = 0; number < N / 4; number++) {
+            int i = row + first_row() + half * 8, j = column + first_column() + column_of(number);
+            int t = KEYS_ARE_ROWS ? j : i, s = KEYS_ARE_ROWS ? i : j;
+            // The last axis has a stride of 1, or of 0.
+            i64 at = start + (t < (int)problem.queries ? t : 0) * problem.bias_t + (s < (int)problem.keys && problem.bias_s ? s : 0);
+            float& score = x[number / 2][half * 2 + number % 2];
+            score = fmaf(score, unit, read(at) * LOG2_E);
+        }
 }
+
+template <int N, bool KEYS_ARE_ROWS>
+__device__ inline void add_bias(float (&x)[N / 8][4], const Problem& problem, int row, int column) {
+    const float* plain = (const float*)problem.bias.data;
+    if (problem.bias.format == F32) add_bias_by<N, KEYS_ARE_ROWS>(x, problem, row, column, [&](i64 at) { return plain[at]; });
+    else add_bias_by<N, KEYS_ARE_ROWS>(x, problem, row, column, [&](i64 at) { return load(problem.bias, at); });
+}
+
+// Makes the scores of 16 rows of queries -inf where a bit of `attended`, one for each column, is 0, and in causal attention where the
+// key comes after the query; the first key's distance from the first query is `ahead`.
+template <int N>
+__device__ inline void hide_keys(float (&x)[N / 8][4], u64 attended, bool causal, int ahead) {
+    attended >>= first_column();
+    u32 bits[2] = {(u32)attended, (u32)(attended >> 32)};
+    int most = causal ? first_row() - first_column() - ahead : N;
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int number = 0; number < N / 4; number++) {
+            float& score = x[number / 2][half * 2 + number % 2];
+            int column = column_of(number);
+            score = (bits[column / 32] >> column % 32 & 1) && column <= most + half * 8 ? score : -INFINITE;
+        }
+}
+
+// The same where 16 rows are keys with bits from the first on, and columns queries; the first key is `ahead` of the first query.
+template <int N>
+__device__ inline void hide_rows(float (&x)[N / 8][4], u64 attended, bool causal, int ahead) {
+    attended >>= first_row();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int least = (attended >> half * 8 & 1) == 0 ? N : causal ? ahead + first_row() + half * 8 - first_column() : 0;
+#pragma unroll
+        for (int number = 0; number < N / 4; number++) {
+            float& score = x[number / 2][half * 2 + number % 2];
+            score = column_of(number) >= least ? score : -INFINITE;
+        }
+    }
+}
+
+// A bit for each of a thread's scores, x[tile][index] at 4·tile + index: whether it is kept. Rows begin with `row`, columns with
+// `column`, of which keys are at a multiple of 16 or of N.
+template <int N, bool KEYS_ARE_ROWS>
+__device__ inline u32 kept_bits(const Problem& problem, int row, int column) {
+    u32 bits = 0;
+#pragma unroll
+    for (int tile = 0; tile < N / 8; tile++)
+#pragma unroll
+        for (int index = 0; index < 4; index++) {
+            int i = row + first_row() + index / 2 * 8, j = column + first_column() + tile * 8 + index % 2;
+            u32 word = KEYS_ARE_ROWS ? problem.kept_word(j, row) : problem.kept_word(i, column + tile * 8);
+            bits |= (word >> (KEYS_ARE_ROWS ? i : j) % 32 & 1) << (4 * tile + index);
+        }
+    return bits;
+}
+
+// Makes 0 what has no bit.
+template <int N>
+__device__ inline void drop(float (&x)[N / 8][4], u32 bits) {
+#pragma unroll
+    for (int tile = 0; tile < N / 8; tile++)
+#pragma unroll
+        for (int index = 0; index < 4; index++) x[tile][index] = bits >> (4 * tile + index) & 1 ? x[tile][index] : 0.0f;
+}
+
+// A walk over the positions of two operands, ROWS at a time, tiles of both in shared memory: one step is worked on, the copies of the
+// STAGES - 1 after it are under way.
+template <int D, int ROWS, int STAGES, int THREADS>
+struct Walk {
+    typedef Tile<D, ROWS> Rows;
+    static constexpr int SIZE = STAGES * 2 * Rows::SIZE;
+    u16* shared;
+    const u16* first;
+    const u16* second;
+    i64 stride, length;
+    int steps[STAGES];
+
+    __device__ inline void fetch(int stage, int step) const {
+        u16* place = shared + stage * 2 * Rows::SIZE;
+        Rows{place}.template fetch<THREADS>(first, stride, (i64)step * ROWS, length);
+        Rows{place + Rows::SIZE}.template fetch<THREADS>(second, stride, (i64)step * ROWS, length);
+    }
+
+    // Begins with the steps from `begin` on that next(n) gives: n, or the first after it that matters, or at least `end`. The memory
+    // of the last stage is left alone.
+    template <typename Next>
+    __device__ inline void start(int begin, int end, Next next) {
+#pragma unroll
+        for (int ahead = 0; ahead < STAGES - 1; ahead++) {
+            steps[ahead] = next(ahead ? steps[ahead - 1] + 1 : begin);
+            if (steps[ahead] < end) fetch(ahead, steps[ahead]);
+            end_group();
+        }
+    }
+
+    // work(step, tile of first, tile of second, fetch) for each. It calls fetch() once, when it has begun its first products, and leaves
+    // none under way that reads the tiles.
+    template <typename Next, typename Work>
+    __device__ inline void over(int end, Next next, Work work) {
+        int stage = 0;
+#pragma unroll 1
+        while (steps[0] < end) {
+            wait_groups<STAGES - 2>();
+            show_copies();
+            __syncthreads();
+            u16* place = shared + stage * 2 * Rows::SIZE;
+            work(steps[0], Rows{place}, Rows{place + Rows::SIZE}, [&] {
+                steps[STAGES - 1] = next(steps[STAGES - 2] + 1);
+                if (steps[STAGES - 1] < end) fetch(stage == 0 ? STAGES - 1 : stage - 1, steps[STAGES - 1]);
+                end_group();
+            });
+            stage = stage + 1 == STAGES ? 0 : stage + 1;
+#pragma unroll
+            for (int ahead = 0; ahead < STAGES - 1; ahead++) steps[ahead] = steps[ahead + 1];
+        }
+    }
+};
 
 template <int COUNT>
 __device__ inline void clear(float (&x)[COUNT][4]) {
@@ -88,24 +225,24 @@ __device__ inline void write(Tensor y, const Problem& problem, i64 length, i64 r
 }  // namespace fused
 
 // The parameters that all fused kernels end with, and what they make of them.
-#define FUSED_PARAMETERS                                                                                                     \
-    i64 first, i64 heads, i64 queries, i64 keys, i64 bias_n, i64 bias_h, i64 bias_t, i64 bias_s, float scale, int causal, \
-        const u32 *kept, float factor
+#define FUSED_PARAMETERS                                                                                                  \
+    const u64 *mask, i64 first, i64 heads, i64 queries, i64 keys, i64 bias_n, i64 bias_h, i64 bias_t, i64 bias_s, float scale, \
+        int causal, const u32 *kept, float factor
 #define FUSED_PROBLEM                                                                                                         \
     fused::Problem {                                                                                                          \
         heads, queries, keys, bias, mask, bias_n, bias_h, bias_t, bias_s, scale, causal, kept, factor, first + blockIdx.y, 0, 0 \
     }
 
-// The kernels of all head sizes and formats, work<FORMAT, D, GENERAL>, with Shape<D>::THREADS threads. The plain ones have no bias, no
-// mask and no dropout.
+// The kernels of all head sizes and formats, work<FORMAT, D, GENERAL>, with shape<D>::THREADS threads, as many blocks of them on a
+// multiprocessor as shape<D>::BLOCKS[GENERAL]. The plain ones have no bias and no dropout.
 #define FUSED_STRIP(...) __VA_ARGS__
-#define FUSED_KERNEL(name, format, size, general, work, parameters, ...)                    \
-    KERNEL_OF(Shape<size>::THREADS, name, FUSED_STRIP parameters, FUSED_PARAMETERS) {       \
-        work<format, size, general>(FUSED_PROBLEM, __VA_ARGS__);                            \
+#define FUSED_KERNEL(name, format, size, general, shape, work, parameters, ...)                            \
+    KERNEL_OF(shape<size>::THREADS, shape<size>::BLOCKS[general], name, FUSED_STRIP parameters, FUSED_PARAMETERS) { \
+        work<format, size, general>(FUSED_PROBLEM, __VA_ARGS__);                                           \
     }
-#define FUSED_SIZE(name, size, ...)                                       \
-    FUSED_KERNEL(name##_f16_##size, F16, size, false, __VA_ARGS__)        \
-    FUSED_KERNEL(name##_bf16_##size, BF16, size, false, __VA_ARGS__)      \
+#define FUSED_SIZE(name, size, ...)                                         \
+    FUSED_KERNEL(name##_f16_##size, F16, size, false, __VA_ARGS__)          \
+    FUSED_KERNEL(name##_bf16_##size, BF16, size, false, __VA_ARGS__)        \
     FUSED_KERNEL(name##_f16_##size##_general, F16, size, true, __VA_ARGS__) \
     FUSED_KERNEL(name##_bf16_##size##_general, BF16, size, true, __VA_ARGS__)
 #define FUSED_KERNELS(name, ...)        \

@@ -6,225 +6,258 @@ namespace fused_backward {
 
 using namespace fused;
 
+// Positions that a block owns; padded() and the dispatch know it too.
+constexpr int OWN = 64;
+
+// Both kernels: a warp has 16 of the positions that the block owns.
 template <int D>
-struct Shape {
-    static constexpr int WARPS = 4, THREADS = WARPS * 32, OWN = WARPS * 16;
-    // Positions of a step of the walk, of which two are in shared memory.
-    static constexpr int STEP = D <= 64 ? 64 : 32;
-    // Values stay in shared memory where registers are short.
-    static constexpr bool VALUES_APART = D > 96;
+struct Sizes {
+    static constexpr int THREADS = OWN / 16 * 32, STAGES = 2, STEP = D <= 64 ? 64 : 32;
 };
 
-// What a query's weights and slopes need: log-sum-exp · log2 e, and delta. Where there is no query, or it attends to nothing, the
-// first is infinite, and weights are 0.
-struct Terms {
-    float total, delta;
+template <int D>
+struct QueryShape : Sizes<D> {
+    // Own queries and gradients stay in shared memory where there is room.
+    static constexpr bool SHARED = D <= 64;
+    static constexpr int BLOCKS[2] = {D <= 64 ? 4 : 2, 2};
 };
 
-// How many terms a pair has: queries up to a whole number of steps.
-__device__ inline i64 padded(i64 queries) { return (queries + 63) / 64 * 64; }
+template <int D>
+struct KeyShape : Sizes<D> {
+    // Own keys stay in shared memory where there is room; own values always do.
+    static constexpr bool SHARED = D <= 64;
+    static constexpr int BLOCKS[2] = {D <= 64 ? 3 : 2, 2};
+};
 
-template <int FORMAT, int D, bool GENERAL>
-__device__ inline void query_gradient(Problem problem, Tensor query, Tensor key, Tensor value, Tensor dy, const Terms* terms,
-                                      Tensor dquery, float* slopes) {
-    using S = Shape<D>;
-    constexpr int STEP = S::STEP, TILE = STEP * D;
-    ALIGNED_SHARED u16 shared[4 * TILE];
-    i64 here = blockIdx.y;
-    problem.place(problem.pair);
-    i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * S::OWN, stride = problem.heads * D;
-    i64 end = problem.causal && t0 + S::OWN < problem.keys ? t0 + S::OWN : problem.keys;
-    int tiles = (int)((end + STEP - 1) / STEP);
-    const u16* keys = problem.head<D>(key, problem.keys);
-    const u16* values = problem.head<D>(value, problem.keys);
+// Positions of a pair up to a whole number of blocks.
+__device__ inline i64 padded(i64 length) { return (length + OWN - 1) / OWN * OWN; }
 
-    int row = warp_number() * 16, lane = lane_number();
-    u32 q[1][D / 16][4], gradient[1][D / 16][4];
-    {
-        Tile<D> first{shared}, second{shared + S::OWN * D};
-        first.template fetch<S::OWN, S::THREADS>(problem.head<D>(query, problem.queries), stride, t0, problem.queries);
-        second.template fetch<S::OWN, S::THREADS>(problem.head<D>(dy, problem.queries), stride, t0, problem.queries);
-        end_group();
-        wait_groups<0>();
-        __syncthreads();
-        take<D, 1>(q, first, row);
-        take<D, 1>(gradient, second, row);
-        __syncthreads();
+// What weights and slopes need of the queries of the block's pair, padded: log-sum-exp · log2 e, and delta, the sum of dy·y. Where
+// there is no query, or it attends to nothing, the first is infinite, and weights are 0.
+__device__ inline float* totals_of(float* terms, const Problem& problem) { return terms + problem.pair * 2 * padded(problem.queries); }
+__device__ inline float* deltas_of(float* terms, const Problem& problem) { return totals_of(terms, problem) + padded(problem.queries); }
+
+// Makes the terms of the block's queries, two threads for each, whose gradients are in `gradients`.
+template <int FORMAT, int D>
+__device__ inline void make_terms(float* terms, const Problem& problem, const Tile<D, OWN>& gradients, Tensor y, Tensor log_sum_exp, i64 t0) {
+    int row = threadIdx.x / 2, part = threadIdx.x % 2 * (D / 16);
+    i64 t = t0 + row;
+    bool there = t < problem.queries;
+    const u16* answers = problem.head<D>(y, problem.queries) + (there ? t : 0) * problem.heads * D + part * 8;
+    float delta = 0.0f;
+#pragma unroll
+    for (int chunk = 0; chunk < D / 16; chunk++) {
+        Chunk a = *(const Chunk*)(answers + chunk * 8), b = *(const Chunk*)gradients.at(row, part + chunk);
+#pragma unroll
+        for (int word = 0; word < 4; word++) {
+            delta = fmaf(half_of<FORMAT>(a.words[word], 0), half_of<FORMAT>(b.words[word], 0), delta);
+            delta = fmaf(half_of<FORMAT>(a.words[word], 1), half_of<FORMAT>(b.words[word], 1), delta);
+        }
     }
-    Terms own[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) own[half] = terms[problem.pair * padded(problem.queries) + t0 + row + lane / 4 + half * 8];
-
-    float sum[1][D / 8][4];
-    clear<D / 8>(sum[0]);
-    float unit = GENERAL ? 1.0f : problem.scale * LOG2_E;
-    Tile<D>{shared}.template fetch<STEP, S::THREADS>(keys, stride, 0, problem.keys);
-    Tile<D>{shared + TILE}.template fetch<STEP, S::THREADS>(values, stride, 0, problem.keys);
-    end_group();
-#pragma unroll 1
-    for (int tile = 0; tile < tiles; tile++) {
-        i64 s0 = (i64)tile * STEP;
-        u16* here_now = shared + tile % 2 * 2 * TILE;
-        u16* there = shared + (tile + 1) % 2 * 2 * TILE;
-        if (tile + 1 < tiles) {
-            Tile<D>{there}.template fetch<STEP, S::THREADS>(keys, stride, s0 + STEP, problem.keys);
-            Tile<D>{there + TILE}.template fetch<STEP, S::THREADS>(values, stride, s0 + STEP, problem.keys);
-        }
-        end_group();
-        wait_groups<1>();
-        __syncthreads();
-        Tile<D> key_tile{here_now}, value_tile{here_now + TILE};
-        float x[1][STEP / 8][4], g[1][STEP / 8][4];
-        scores<FORMAT, D, STEP, 1>(x, q, key_tile);
-        scores<FORMAT, D, STEP, 1>(g, gradient, value_tile);
-        bool edge = GENERAL || s0 + STEP > problem.keys || (problem.causal && s0 + STEP - 1 > t0 + row);
-        int first = (int)t0 + row + lane / 4, s_first = (int)s0 + lane % 4 * 2;
-        u32 unmasked = 0;
-        if (GENERAL) {
-#pragma unroll
-            for (int column = 0; column < STEP / 4; column++) {
-                if (problem.unmasked(s_first + column / 2 * 8 + column % 2)) unmasked |= 1u << column;
-            }
-        }
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int t = first + half * 8;
-            i64 bias_row = GENERAL ? problem.bias_row(t) : 0;
-            float* slope_row = GENERAL && slopes && t < (int)problem.queries ? slopes + (here * problem.queries + t) * problem.keys : nullptr;
-            u32 kept[STEP / 32];
-#pragma unroll
-            for (int word = 0; word < STEP / 32; word++) {
-                kept[word] = GENERAL && problem.kept ? problem.kept_word(t, (int)s0 + word * 32) >> (lane % 4 * 2) : 0xffffffffu;
-            }
-#pragma unroll
-            for (int column = 0; column < STEP / 4; column++) {
-                float& score = x[0][column / 2][half * 2 + column % 2];
-                int at = column / 2 * 8 + column % 2, s = s_first + at;
-                bool attends = !edge || (problem.attends(t, s) && (!GENERAL || (unmasked >> column & 1)));
-                if (GENERAL && attends) score = problem.term(score, bias_row, s);
-                float p = attends ? power_of_2(fmaf(score, unit, -own[half].total)) : 0.0f;
-                float slope = g[0][column / 2][half * 2 + column % 2];
-                if (GENERAL) slope = (kept[at / 32] >> (at % 32) & 1) ? slope * problem.factor : 0.0f;
-                score = p * (slope - own[half].delta);
-                if (GENERAL && slope_row && s < (int)problem.keys) slope_row[s] = score;
-            }
-        }
-        mix<FORMAT, D, STEP, 1>(sum, x, key_tile);
-        __syncthreads();
+    delta += __shfl_xor_sync(0xffffffffu, delta, 1, 32);
+    if (threadIdx.x % 2 == 0) {
+        float total = there ? load(log_sum_exp, problem.pair * problem.queries + t) : -INFINITE;
+        totals_of(terms, problem)[t] = total == -INFINITE ? INFINITE : total * LOG2_E;
+        deltas_of(terms, problem)[t] = there ? delta : 0.0f;
     }
-    write<FORMAT, D>(dquery, problem, problem.queries, t0 + row, sum[0], problem.scale, problem.scale);
+}
+
+// Writes slopes of 16 rows of queries, columns from s on, where the bias has a gradient. `slopes` are those of the block's pair.
+template <int N>
+__device__ inline void keep_slopes(float* slopes, const Problem& problem, const float (&x)[N / 8][4], int t, int s) {
+#pragma unroll
+    for (int tile = 0; tile < N / 8; tile++)
+#pragma unroll
+        for (int index = 0; index < 4; index++) {
+            int i = t + first_row() + index / 2 * 8, j = s + first_column() + tile * 8 + index % 2;
+            if (i < (int)problem.queries && j < (int)problem.keys) slopes[i * problem.keys + j] = x[tile][index];
+        }
 }
 
 template <int FORMAT, int D, bool GENERAL>
-__device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, Tensor value, Tensor dy, const Terms* terms, Tensor dkey,
-                                    Tensor dvalue) {
-    using S = Shape<D>;
-    constexpr int STEP = S::STEP, TILE = STEP * D;
-    ALIGNED_SHARED u16 shared[4 * TILE + (S::VALUES_APART ? S::OWN * D : 0)];
+__device__ inline void query_gradient(Problem problem, Tensor query, Tensor key, Tensor value, Tensor dy, Tensor y, Tensor log_sum_exp,
+                                      float* terms, Tensor dquery, float* slopes) {
+    using S = QueryShape<D>;
+    constexpr int STEP = S::STEP;
+    typedef fused::Walk<D, STEP, S::STAGES, S::THREADS> Walk;
+    ALIGNED_SHARED u16 shared[Walk::SIZE + (S::SHARED ? 2 * OWN * D : 0)];
+    if (slopes) slopes += (i64)blockIdx.y * problem.queries * problem.keys;
     problem.place(problem.pair);
-    i64 s0 = (i64)blockIdx.x * S::OWN, stride = problem.heads * D;
-    int begin = problem.causal ? (int)(s0 / STEP) : 0, tiles = (int)((problem.queries + STEP - 1) / STEP);
-    const u16* queries = problem.head<D>(query, problem.queries);
-    const u16* gradients = problem.head<D>(dy, problem.queries);
-    terms += problem.pair * padded(problem.queries);
+    i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * OWN, stride = problem.heads * D;
+    i64 end = problem.causal && t0 + OWN < problem.keys ? t0 + OWN : problem.keys;
+    int tiles = (int)((end + STEP - 1) / STEP), row = warp_number() * 16, first = (int)t0 + row;
+    Walk walk{shared, problem.head<D>(key, problem.keys), problem.head<D>(value, problem.keys), stride, problem.keys, {}};
+    auto next = [&](int tile) {
+        // Where slopes are wanted, those that are 0 are too.
+        while (problem.mask && !slopes && tile < tiles && problem.attended<STEP>(tile * STEP) == 0) tile++;
+        return tile;
+    };
 
-    int row = warp_number() * 16, lane = lane_number();
-    Tile<D> own_keys{shared}, own_values{shared + (S::VALUES_APART ? 4 * TILE : S::OWN * D)};
-    own_keys.template fetch<S::OWN, S::THREADS>(problem.head<D>(key, problem.keys), stride, s0, problem.keys);
-    own_values.template fetch<S::OWN, S::THREADS>(problem.head<D>(value, problem.keys), stride, s0, problem.keys);
+    Tile<D, OWN> own_queries{shared + (S::SHARED ? Walk::SIZE : 0)}, own_gradients{own_queries.data + OWN * D};
+    own_queries.template fetch<S::THREADS>(problem.head<D>(query, problem.queries), stride, t0, problem.queries);
+    own_gradients.template fetch<S::THREADS>(problem.head<D>(dy, problem.queries), stride, t0, problem.queries);
     end_group();
-    wait_groups<0>();
+    if (S::SHARED) walk.start(0, tiles, next);
+    wait_groups<S::SHARED ? S::STAGES - 1 : 0>();
+    show_copies();
     __syncthreads();
-    u32 k[1][D / 16][4], v[1][D / 16][4];
-    take<D, 1>(k, own_keys, row);
-    if (!S::VALUES_APART) take<D, 1>(v, own_values, row);
+    make_terms<FORMAT, D>(terms, problem, own_gradients, y, log_sum_exp, t0);
+    Left<D, OWN, S::SHARED> queries, gradients;
+    queries.take(own_queries, row);
+    gradients.take(own_gradients, row);
     __syncthreads();
+    if (!S::SHARED) walk.start(0, tiles, next);
+    float total[2], delta[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        total[half] = totals_of(terms, problem)[first + first_row() + half * 8];
+        delta[half] = deltas_of(terms, problem)[first + first_row() + half * 8];
+    }
 
-    int s_first = (int)s0 + row + lane / 4;
-    bool unmasked[2] = {true, true};
-    if (GENERAL) {
-        unmasked[0] = problem.unmasked(s_first);
-        unmasked[1] = problem.unmasked(s_first + 8);
-    }
-    float dk[1][D / 8][4], dv[1][D / 8][4];
-    clear<D / 8>(dk[0]);
-    clear<D / 8>(dv[0]);
-    float unit = GENERAL ? 1.0f : problem.scale * LOG2_E;
-    if (begin < tiles) {
-        Tile<D>{shared + begin % 2 * 2 * TILE}.template fetch<STEP, S::THREADS>(queries, stride, (i64)begin * STEP, problem.queries);
-        Tile<D>{shared + begin % 2 * 2 * TILE + TILE}.template fetch<STEP, S::THREADS>(gradients, stride, (i64)begin * STEP,
-                                                                                       problem.queries);
-    }
-    end_group();
-#pragma unroll 1
-    for (int tile = begin; tile < tiles; tile++) {
-        i64 t0 = (i64)tile * STEP;
-        u16* here_now = shared + tile % 2 * 2 * TILE;
-        u16* there = shared + (tile + 1) % 2 * 2 * TILE;
-        if (tile + 1 < tiles) {
-            Tile<D>{there}.template fetch<STEP, S::THREADS>(queries, stride, t0 + STEP, problem.queries);
-            Tile<D>{there + TILE}.template fetch<STEP, S::THREADS>(gradients, stride, t0 + STEP, problem.queries);
-        }
-        end_group();
-        wait_groups<1>();
-        __syncthreads();
-        Tile<D> query_tile{here_now}, gradient_tile{here_now + TILE};
-        float x[1][STEP / 8][4], g[1][STEP / 8][4];
-        scores<FORMAT, D, STEP, 1>(x, k, query_tile);
-        if (S::VALUES_APART) take<D, 1>(v, own_values, row);
-        scores<FORMAT, D, STEP, 1>(g, v, gradient_tile);
-        bool edge = GENERAL || s0 + S::OWN > problem.keys || (problem.causal && t0 < s0 + row + 15);
+    float sum[D / 8][4];
+    clear<D / 8>(sum);
+    float unit = problem.unit<GENERAL>();
+    walk.over(tiles, next, [&](int tile, Tile<D, STEP> keys, Tile<D, STEP> values, auto fetch) {
+        int s0 = tile * STEP;
+        u64 attended = problem.attended<STEP>(s0);
+        float x[STEP / 8][4], g[STEP / 8][4];
+        begin_scores<FORMAT, D, STEP>(x, queries, keys);
+        begin_scores<FORMAT, D, STEP>(g, gradients, values);
+        fetch();
+        wait_products<1>();
+        hold<STEP>(x);
+        if (GENERAL && problem.bias.data) add_bias<STEP, false>(x, problem, first, s0);
+        bool diagonal = problem.causal && s0 + STEP - 1 > first;
+        if (diagonal || attended != Problem::all<STEP>()) hide_keys<STEP>(x, attended, diagonal, s0 - first);
 #pragma unroll
-        for (int column = 0; column < STEP / 4; column++) {
-            int t = (int)t0 + column / 2 * 8 + lane % 4 * 2 + column % 2;
-            Terms own = terms[t];
-            i64 bias_row = GENERAL ? problem.bias_row(t) : 0;
-            u32 kept = GENERAL && problem.kept ? problem.kept_word(t, s_first - lane / 4) >> (row % 32 + lane / 4) : 0xffffffffu;
+        for (int part = 0; part < STEP / 8; part++)
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                float& weight = x[0][column / 2][half * 2 + column % 2];
-                float& slope = g[0][column / 2][half * 2 + column % 2];
-                int s = s_first + half * 8;
-                bool attends = !edge || (problem.attends(t, s) && (!GENERAL || unmasked[half]));
-                if (GENERAL && attends) weight = problem.term(weight, bias_row, s);
-                float p = attends ? power_of_2(fmaf(weight, unit, -own.total)) : 0.0f;
-                bool keeps = !GENERAL || (kept >> (half * 8) & 1);
-                weight = keeps ? p : 0.0f;
-                if (GENERAL) slope = keeps ? slope * problem.factor : 0.0f;
-                slope = p * (slope - own.delta);
+            for (int index = 0; index < 4; index++) x[part][index] = power_of_2(fmaf(x[part][index], unit, -total[index / 2]));
+        wait_products<0>();
+        hold<STEP>(g);
+        if (GENERAL && problem.kept) drop<STEP>(g, kept_bits<STEP, false>(problem, first, s0));
+#pragma unroll
+        for (int part = 0; part < STEP / 8; part++)
+#pragma unroll
+            for (int index = 0; index < 4; index++) {
+                float slope = GENERAL ? fmaf(g[part][index], problem.factor, -delta[index / 2]) : g[part][index] - delta[index / 2];
+                x[part][index] *= slope;
             }
-        }
-        mix<FORMAT, D, STEP, 1>(dv, x, gradient_tile);
-        mix<FORMAT, D, STEP, 1>(dk, g, query_tile);
+        if (GENERAL && slopes) keep_slopes<STEP>(slopes, problem, x, first, s0);
+        u32 left[STEP / 16][4];
+        as_left<FORMAT, STEP>(left, x);
+        begin_mix<FORMAT, D, STEP>(sum, left, keys);
+        wait_products<0>();
+        hold<D>(sum);
+    });
+    write<FORMAT, D>(dquery, problem, problem.queries, first, sum, problem.scale, problem.scale);
+}
+
+template <int FORMAT, int D, bool GENERAL>
+__device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, Tensor value, Tensor dy, float* terms, Tensor dkey,
+                                    Tensor dvalue) {
+    using S = KeyShape<D>;
+    constexpr int STEP = S::STEP;
+    typedef fused::Walk<D, STEP, S::STAGES, S::THREADS> Walk;
+    ALIGNED_SHARED u16 shared[Walk::SIZE + (S::SHARED ? 2 : 1) * OWN * D];
+    problem.place(problem.pair);
+    i64 s0 = (i64)blockIdx.x * OWN, stride = problem.heads * D;
+    u64 attended = problem.attended<OWN>((int)s0);
+    int row = warp_number() * 16, first = (int)s0 + row;
+    // Nobody attends to keys that are masked.
+    int begin = problem.causal ? (int)(s0 / STEP) : 0, tiles = attended ? (int)((problem.queries + STEP - 1) / STEP) : 0;
+    Walk walk{shared, problem.head<D>(query, problem.queries), problem.head<D>(dy, problem.queries), stride, problem.queries, {}};
+    auto next = [](int tile) { return tile; };
+
+    Tile<D, OWN> own_values{shared + Walk::SIZE}, own_keys{S::SHARED ? own_values.data + OWN * D : shared};
+    own_keys.template fetch<S::THREADS>(problem.head<D>(key, problem.keys), stride, s0, problem.keys);
+    own_values.template fetch<S::THREADS>(problem.head<D>(value, problem.keys), stride, s0, problem.keys);
+    end_group();
+    if (S::SHARED) walk.start(begin, tiles, next);
+    wait_groups<S::SHARED ? S::STAGES - 1 : 0>();
+    show_copies();
+    __syncthreads();
+    Left<D, OWN, S::SHARED> keys;
+    Left<D, OWN, true> values;
+    keys.take(own_keys, row);
+    values.take(own_values, row);
+    if (!S::SHARED) {
         __syncthreads();
+        walk.start(begin, tiles, next);
     }
-    write<FORMAT, D>(dkey, problem, problem.keys, s0 + row, dk[0], problem.scale, problem.scale);
-    write<FORMAT, D>(dvalue, problem, problem.keys, s0 + row, dv[0], problem.factor, problem.factor);
+
+    const float* totals = totals_of(terms, problem) + first_column();
+    const float* deltas = deltas_of(terms, problem) + first_column();
+    float dk[D / 8][4], dv[D / 8][4];
+    clear<D / 8>(dk);
+    clear<D / 8>(dv);
+    float unit = problem.unit<GENERAL>();
+    walk.over(tiles, next, [&](int tile, Tile<D, STEP> queries, Tile<D, STEP> gradients, auto fetch) {
+        int t0 = tile * STEP;
+        float x[STEP / 8][4], g[STEP / 8][4];
+        begin_scores<FORMAT, D, STEP>(x, keys, queries);
+        begin_scores<FORMAT, D, STEP>(g, values, gradients);
+        fetch();
+        Two total[STEP / 8], delta[STEP / 8];
+#pragma unroll
+        for (int part = 0; part < STEP / 8; part++) total[part] = *(const Two*)(totals + t0 + part * 8);
+        wait_products<1>();
+        hold<STEP>(x);
+        if (GENERAL && problem.bias.data) add_bias<STEP, true>(x, problem, first, t0);
+        bool diagonal = problem.causal && t0 < first + 15;
+        if (diagonal || attended != Problem::all<OWN>()) hide_rows<STEP>(x, attended >> row, diagonal, first - t0);
+#pragma unroll
+        for (int part = 0; part < STEP / 8; part++)
+#pragma unroll
+            for (int index = 0; index < 4; index++)
+                x[part][index] = power_of_2(fmaf(x[part][index], unit, -total[part].one[index % 2]));
+        u32 left[STEP / 16][4];
+        u32 kept = 0;
+        if (GENERAL && problem.kept) {
+            kept = kept_bits<STEP, true>(problem, first, t0);
+            float weights[STEP / 8][4];
+#pragma unroll
+            for (int part = 0; part < STEP / 8; part++)
+#pragma unroll
+                for (int index = 0; index < 4; index++) weights[part][index] = x[part][index];
+            drop<STEP>(weights, kept);
+            as_left<FORMAT, STEP>(left, weights);
+        } else {
+            as_left<FORMAT, STEP>(left, x);
+        }
+        begin_mix<FORMAT, D, STEP>(dv, left, gradients);
+#pragma unroll
+        for (int part = 0; part < STEP / 8; part++) delta[part] = *(const Two*)(deltas + t0 + part * 8);
+        wait_products<1>();
+        hold<STEP>(g);
+        if (GENERAL && problem.kept) drop<STEP>(g, kept);
+#pragma unroll
+        for (int part = 0; part < STEP / 8; part++)
+#pragma unroll
+            for (int index = 0; index < 4; index++) {
+                float off = delta[part].one[index % 2];
+                x[part][index] *= GENERAL ? fmaf(g[part][index], problem.factor, -off) : g[part][index] - off;
+            }
+        u32 slopes[STEP / 16][4];
+        as_left<FORMAT, STEP>(slopes, x);
+        begin_mix<FORMAT, D, STEP>(dk, slopes, queries);
+        wait_products<0>();
+        hold<D>(dv);
+        hold<D>(dk);
+    });
+    write<FORMAT, D>(dkey, problem, problem.keys, first, dk, problem.scale, problem.scale);
+    write<FORMAT, D>(dvalue, problem, problem.keys, first, dv, problem.factor, problem.factor);
 }
 
 }  // namespace fused_backward
 
 using namespace fused_backward;
 
-// The terms of all queries, those of a pair padded. Sixteen threads a row.
-KERNEL(attention_fused_terms, Tensor dy, Tensor y, Tensor log_sum_exp, Terms* terms, i64 rows, i64 heads, i64 queries, i64 size) {
-    i64 row = thread_number() / 16, pair = row / padded(queries), t = row % padded(queries);
-    bool there = row < rows && t < queries;
-    i64 start = ((pair / heads * queries + t) * heads + pair % heads) * size;
-    float delta = 0.0f;
-    for (i64 d = threadIdx.x % 16; there && d < size; d += 16) delta = fmaf(load(dy, start + d), load(y, start + d), delta);
-    delta = tree16(delta);
-    if (row >= rows || threadIdx.x % 16 != 0) return;
-    float total = there ? load(log_sum_exp, pair * queries + t) : -fused::INFINITE;
-    terms[row] = total == -fused::INFINITE ? Terms{fused::INFINITE, delta} : Terms{total * fused::LOG2_E, delta};
-}
-
-FUSED_KERNELS(attention_fused_query_gradient, query_gradient,
-              (Tensor query, Tensor key, Tensor value, Tensor bias, Tensor mask, Tensor dy, const Terms* terms, Tensor dquery,
+FUSED_KERNELS(attention_fused_query_gradient, QueryShape, query_gradient,
+              (Tensor query, Tensor key, Tensor value, Tensor bias, Tensor dy, Tensor y, Tensor log_sum_exp, float* terms, Tensor dquery,
                float* slopes),
-              query, key, value, dy, terms, dquery, slopes)
+              query, key, value, dy, y, log_sum_exp, terms, dquery, slopes)
 
-FUSED_KERNELS(attention_fused_key_gradient, key_gradient,
-              (Tensor query, Tensor key, Tensor value, Tensor bias, Tensor mask, Tensor dy, const Terms* terms, Tensor dkey,
-               Tensor dvalue),
-              query, key, value, dy, terms, dkey, dvalue)
+FUSED_KERNELS(attention_fused_key_gradient, KeyShape, key_gradient,
+              (Tensor query, Tensor key, Tensor value, Tensor bias, Tensor dy, float* terms, Tensor dkey, Tensor dvalue), query, key, value,
+              dy, terms, dkey, dvalue)

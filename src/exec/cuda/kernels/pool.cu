@@ -1,8 +1,8 @@
 // Pools and enlargements of images, channels last; the definitions are src/exec/reference/{pool,upsample}.rs.
 //
-// A thread has one channel of one pixel of the result, so that neighbours read neighbours. Blocks: columns · channels along x, rows
+// A thread has one channel of one pixel of the result, or eight where channels come in eights, so that neighbours read neighbours. Blocks: columns · channels along x, rows
 // along y, images along z.
-#include "common.cuh"
+#include "channels.cuh"
 
 namespace {
 
@@ -110,6 +110,96 @@ KERNEL(max_pool_gradient, Tensor dy, const int* index, Tensor dx, POOL_PARAMETER
             }
         }
         store(dx, place(image, row, column, channel, rows, columns, channels), sum);
+    });
+}
+
+namespace {
+
+template <int FORMAT>
+__device__ inline void max_of_eights(const Pool& pool, Tensor x, Tensor y, int* index, int image, int row, int column, int channel) {
+    constexpr int GROUP = 4;
+    const Range down = window(pool, 0, row), across = window(pool, 1, column);
+    float max[8];
+    int found[8];
+#pragma unroll
+    for (int c = 0; c < 8; c++) max[c] = -INFINITY, found[c] = -1;
+    for (int input_row = down.first; input_row < down.end; input_row++) {
+        for (int first = across.first; first < across.end; first += GROUP) {
+            const i64 from = place(image, input_row, first, channel, pool.rows, pool.columns, pool.channels);
+            Eight<FORMAT> group[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; k++)
+                if (first + k < across.end) group[k] = Eight<FORMAT>::read(x, from + (i64)k * pool.channels);
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                if (first + k >= across.end) continue;
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    const float value = group[k][c];
+                    const bool is_new = value > max[c] || value != value || found[c] < 0;
+                    max[c] = is_new ? value : max[c];
+                    found[c] = is_new ? input_row * pool.columns + first + k : found[c];
+                }
+            }
+        }
+    }
+    const i64 at = place(image, row, column, channel, pool.output_rows, pool.output_columns, pool.channels);
+    write_eight<FORMAT>(y, at, max);
+    Quad* places = (Quad*)(index + at);
+    places[0] = {(u32)found[0], (u32)found[1], (u32)found[2], (u32)found[3]};
+    places[1] = {(u32)found[4], (u32)found[5], (u32)found[6], (u32)found[7]};
+}
+
+template <int FORMAT>
+__device__ inline void max_gradient_of_eights(const Pool& pool, Tensor dy, const int* index, Tensor dx, int image, int row, int column,
+                                              int channel) {
+    constexpr int GROUP = 2;
+    const Range down = covering(pool, 0, row), across = covering(pool, 1, column);
+    const u32 own = (u32)(row * pool.columns + column);
+    float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    for (int output_row = down.first; output_row < down.end; output_row++) {
+        for (int first = across.first; first < across.end; first += GROUP) {
+            const i64 from = place(image, output_row, first, channel, pool.output_rows, pool.output_columns, pool.channels);
+            Eight<FORMAT> group[GROUP];
+            Quad low[GROUP], high[GROUP];
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                if (first + k >= across.end) continue;
+                const i64 at = from + (i64)k * pool.channels;
+                group[k] = Eight<FORMAT>::read(dy, at);
+                low[k] = *(const Quad*)(index + at);
+                high[k] = *(const Quad*)(index + at + 4);
+            }
+#pragma unroll
+            for (int k = 0; k < GROUP; k++) {
+                if (first + k >= across.end) continue;
+                const u32 places[8] = {low[k].x, low[k].y, low[k].z, low[k].w, high[k].x, high[k].y, high[k].z, high[k].w};
+#pragma unroll
+                for (int c = 0; c < 8; c++)
+                    if (places[c] == own) sums[c] += group[k][c];
+            }
+        }
+    }
+    write_eight<FORMAT>(dx, place(image, row, column, channel, pool.rows, pool.columns, pool.channels), sums);
+}
+
+}  // namespace
+
+KERNEL(max_pool_wide, Tensor x, Tensor y, int* index, POOL_PARAMETERS) {
+    POOL;
+    with_format(common_format(x, y), [&](auto format) {
+        each_pixel(images, output_rows, output_columns, channels / 8, [&](int image, int row, int column, int eight) {
+            max_of_eights<decltype(format)::format>(pool, x, y, index, image, row, column, eight * 8);
+        });
+    });
+}
+
+KERNEL(max_pool_gradient_wide, Tensor dy, const int* index, Tensor dx, POOL_PARAMETERS) {
+    POOL;
+    with_format(common_format(dy, dx), [&](auto format) {
+        each_pixel(images, rows, columns, channels / 8, [&](int image, int row, int column, int eight) {
+            max_gradient_of_eights<decltype(format)::format>(pool, dy, index, dx, image, row, column, eight * 8);
+        });
     });
 }
 

@@ -18,6 +18,33 @@ KERNEL(copy_rows, Tensor x, i64 x_start, i64 x_stride, Tensor y, i64 y_start, i6
     }
 }
 
+// A slice: of each `stride` elements of one tensor the `row` from `start` on, close together in another; n in all.
+struct Slice {
+    u64 from;
+    i64 from_format;
+    u64 to;
+    i64 to_format, start, stride, row, n;
+};
+
+// Copies slices, which are the blocks along y.
+KERNEL(copy_slices, const Slice* slices) {
+    const Slice slice = slices[blockIdx.y];
+    const i64 first = thread_number() * 8;
+    if (first >= slice.n) return;
+    const Tensor x = {(void*)slice.from, (int)slice.from_format, 0}, y = {(void*)slice.to, (int)slice.to_format, 0};
+    if ((slice.row | slice.start | slice.stride) % 8 == 0) {
+        const Division at = divide(first, slice.row);
+        float values[8];
+        load_eight(x, slice.start + at.quotient * slice.stride + at.remainder, values);
+        store_eight(y, first, values);
+        return;
+    }
+    for (i64 i = first; i < slice.n && i < first + 8; i++) {
+        const Division at = divide(i, slice.row);
+        store(y, i, load(x, slice.start + at.quotient * slice.stride + at.remainder));
+    }
+}
+
 // y = x in its place on an axis, +0 around it: of the `whole` elements of a row of y those from `start` on are a row of x.
 KERNEL(pad, Tensor x, Tensor y, i64 n, i64 whole, i64 start, i64 row) {
     i64 first = thread_number() * 8;
@@ -75,4 +102,57 @@ KERNEL(transpose_tiles, Tensor x, Tensor y, i64 slow, i64 fast, i64 x_stride, i6
         i64 s = first_slow + row, f = first_fast + lane;
         if (s < slow && f < fast) store(y, start.b + s * y_stride + f, tile[lane][row]);
     }
+}
+
+// Images of 2, 3 or 4 planes, the planes' pixels in eights: pixels with their channels side by side. A thread has eight pixels.
+template <int CHANNELS>
+static __device__ inline void interleave(Tensor x, Tensor y, i64 pixels, i64 n) {
+    const i64 first = thread_number() * 8;
+    if (first >= n) return;
+    const Division at = divide(first, pixels);
+    float planes[CHANNELS][8];
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++) load_eight(x, (at.quotient * CHANNELS + c) * pixels + at.remainder, planes[c]);
+#pragma unroll
+    for (int part = 0; part < CHANNELS; part++) {
+        float values[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) values[k] = planes[(part * 8 + k) % CHANNELS][(part * 8 + k) / CHANNELS];
+        store_eight(y, first * CHANNELS + part * 8, values);
+    }
+}
+
+// n counts the pixels of all images.
+KERNEL(planes_to_pixels, Tensor x, Tensor y, int channels, i64 pixels, i64 n) {
+    switch (channels) {
+        case 2: interleave<2>(x, y, pixels, n); break;
+        case 3: interleave<3>(x, y, pixels, n); break;
+        default: interleave<4>(x, y, pixels, n); break;
+    }
+}
+
+// A piece of each row of a result: elements start … start + width of it.
+struct Part {
+    u64 address;
+    i64 format;
+    i64 start;
+    i64 width;
+};
+
+// y = the parts side by side in rows of `whole` elements, +0 where there is none. All sizes are multiples of 8. Each part was added to
+// zeros, which makes -0 a +0.
+KERNEL(join, Tensor y, i64 n, i64 whole, const Part* parts, int count) {
+    i64 first = thread_number() * 8;
+    if (first >= n) return;
+    Division at = divide(first, whole);
+    float values[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    for (int number = 0; number < count; number++) {
+        i64 start = parts[number].start, width = parts[number].width;
+        if (at.remainder < start || at.remainder >= start + width) continue;
+        Tensor x = {(void*)parts[number].address, (int)parts[number].format, 0};
+        load_eight(x, at.quotient * width + at.remainder - start, values);
+#pragma unroll
+        for (int k = 0; k < 8; k++) values[k] += 0.0f;
+    }
+    store_eight(y, first, values);
 }

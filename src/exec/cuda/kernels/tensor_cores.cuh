@@ -1,17 +1,21 @@
 // Products of 16-bit tiles on tensor cores: fragments, swizzled tiles in shared memory, copies that run beside the arithmetic.
 //
+// Two ways, one interface: products of a warp (mma, from compute capability 8.0), and where code is made for 9.0 itself (sm_90a) those
+// of a group of four warps (wgmma), which read right operands from shared memory and run beside other instructions. Results are begun
+// and waited for; the products of a warp are there at once.
+//
 // Layouts of fragments are those of PTX, mma.m16n8k16 and ldmatrix: with g = lane / 4 and t = lane % 4, the left operand has rows g and
 // g + 8 at k = 2t, 2t + 1 and 8 more, the right one column g at the same k, and the result rows g and g + 8 at columns 2t and 2t + 1.
 // The emulation does the same by hand, so that layouts are tested without a device.
 #pragma once
-#include "common.cuh"
+#include "warp_groups.cuh"
 
 #ifdef __CUDACC__
-#define KERNEL_OF(threads, name, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
-#define ALIGNED_SHARED __shared__ __align__(16)
+#define KERNEL_OF(threads, blocks, name, ...) extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
+#define ALIGNED_SHARED __shared__ __align__(1024)
 #else
-#define KERNEL_OF(threads, name, ...) KERNEL(name, __VA_ARGS__)
-#define ALIGNED_SHARED alignas(16) static
+#define KERNEL_OF(threads, blocks, name, ...) KERNEL(name, __VA_ARGS__)
+#define ALIGNED_SHARED alignas(1024) static
 #endif
 
 namespace tensor_cores {
@@ -19,9 +23,24 @@ namespace tensor_cores {
 __device__ inline int lane_number() { return threadIdx.x % 32; }
 __device__ inline int warp_number() { return threadIdx.x / 32; }
 
+// 16 bytes, and two floats, that are read at once.
+struct alignas(16) Chunk {
+    u32 words[4];
+};
+struct alignas(8) Two {
+    float one[2];
+};
+
+// The low or the high number of a word.
+template <int FORMAT>
+__device__ inline float half_of(u32 word, unsigned which) {
+    u16 bits = (u16)(word >> (16 * which));
+    return FORMAT == F16 ? half_to_float(bits) : bf16_to_float(bits);
+}
+
 #ifdef __CUDACC__
 
-// Copies 16 bytes to shared memory later, or zeros where nothing is there.
+// Copies 16 bytes to shared memory later, or zeros where nothing is there; then nothing is read.
 __device__ inline void copy_later(u16* shared, const u16* global, bool there) {
     u32 address = (u32)__cvta_generic_to_shared(shared);
     int bytes = there ? 16 : 0;
@@ -78,6 +97,9 @@ __device__ inline u32 pack(float low, float high) {
     return word;
 }
 
+// Whether it is so for any lane of the warp. The emulation asks all of the block, so that its threads meet barriers together.
+__device__ inline bool any_lane(bool here) { return __any_sync(0xffffffffu, here); }
+
 __device__ inline float power_of_2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -120,12 +142,6 @@ inline void load_matrices(u32 (&r)[4], const u16* row) { load_any(r, row, false)
 inline void load_transposed(u32 (&r)[4], const u16* row) { load_any(r, row, true); }
 
 template <int FORMAT>
-inline float half_of(u32 word, unsigned which) {
-    u16 bits = (u16)(word >> (16 * which));
-    return FORMAT == F16 ? half_to_float(bits) : bf16_to_float(bits);
-}
-
-template <int FORMAT>
 inline void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     static u32 left[1024][4], right[1024][2];
     unsigned thread = threadIdx.x, lane = thread % 32, first = thread - lane;
@@ -150,6 +166,16 @@ inline u32 pack(float low, float high) {
     return float_to_bf16(low) | (u32)float_to_bf16(high) << 16;
 }
 
+inline bool any_lane(bool here) {
+    static bool flags[1024];
+    flags[threadIdx.x] = here;
+    emulate::barrier();
+    bool found = false;
+    for (unsigned thread = 0; thread < blockDim.x; thread++) found = found || flags[thread];
+    emulate::barrier();
+    return found;
+}
+
 inline float power_of_2(float x) { return std::exp2(x); }
 inline float logarithm_to_2(float x) { return std::log2(x); }
 
@@ -166,27 +192,28 @@ __device__ inline float greatest_of_row(float x) {
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2, 32));
 }
 
-// A tile of rows of D numbers in shared memory. Chunks of 16 bytes are swizzled, so that eight rows at one column lie in different
-// banks.
-template <int D>
+// A tile of rows of D numbers in shared memory, at a multiple of 1024 bytes. Panels of 64 columns lie one after the other, rows of a
+// panel too, and chunks of 16 bytes are swizzled, so that eight rows at one column lie in different banks: the layouts that PTX calls
+// 128-byte swizzling, and 64-byte swizzling for 32 columns.
+template <int D, int ROWS>
 struct Tile {
-    static constexpr int CHUNKS = D / 8;
+    static constexpr int CHUNKS = D / 8, PANEL = D < 64 ? D : 64, PANEL_CHUNKS = PANEL / 8, SIZE = D * ROWS;
     u16* data;
 
     __device__ inline u16* at(int row, int chunk) const {
-        int turn = D % 64 == 0 ? row & 7 : (row >> 1) & 3;
-        return data + (row * CHUNKS + (chunk ^ turn)) * 8;
+        int turn = PANEL == 64 ? row & 7 : (row >> 1) & 3;
+        return data + (chunk / PANEL_CHUNKS * ROWS + row) * PANEL + (chunk % PANEL_CHUNKS ^ turn) * 8;
     }
 
     // Copies rows first, first + 1, … of an operand later; rows from `length` on are 0.
-    template <int ROWS, int THREADS>
+    template <int THREADS>
     __device__ inline void fetch(const u16* from, i64 stride, i64 first, i64 length) const {
         constexpr int STEP = THREADS / CHUNKS;
         int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS, left = (int)(length - first);
         const u16* source = from + (first + row) * stride + chunk * 8;
 #pragma unroll
         for (int index = 0; index < ROWS / STEP; index++, row += STEP, source += STEP * stride) {
-            copy_later(at(row, chunk), row < left ? source : from, row < left);
+            copy_later(at(row, chunk), source, row < left);
         }
     }
 
@@ -207,59 +234,130 @@ struct Tile {
         int lane = lane_number();
         load_transposed(b, at(row + (lane & 15), column / 8 + (lane >> 4)));
     }
+
+    // The matrix that begins at a row and a column, which are multiples of 8 and of 16, as products of groups are told.
+    __device__ inline Described described(int row, int column) const {
+        return moved(describe<PANEL>(data), (column / PANEL * ROWS + row) * PANEL + column % PANEL);
+    }
+
+#ifndef __CUDACC__
+    // Ends the tests if a description does not say where numbers are.
+    void check() const {
+        bool right = (uintptr_t)data % 1024 == 0;
+        for (int row = 0; row < ROWS; row++)
+            for (int column = 0; column < D; column++) {
+                const u16* there = at(row, column / 8) + column % 8;
+                right = right && there == described(0, column / 16 * 16).at(row, column % 16);
+                right = right && there == described(row / 16 * 16, column / PANEL * PANEL).at(row % 16, column % PANEL);
+            }
+        if (!right) std::abort();
+    }
+#endif
 };
 
-// result[16·HIGH × N] = a · rowsᵀ, where a has D numbers in fragments.
-template <int FORMAT, int D, int N, int HIGH>
-__device__ inline void scores(float (&result)[HIGH][N / 8][4], const u32 (&a)[HIGH][D / 16][4], const Tile<D>& rows) {
+// The left operand of scores: 16 rows × D of each warp, in registers, or in shared memory where registers are short.
+template <int D, int ROWS, bool SHARED>
+struct Left {
+    u32 a[D / 16][4];
+    __device__ inline void take(const Tile<D, ROWS>& tile, int row) {
 #pragma unroll
-    for (int high = 0; high < HIGH; high++)
+        for (int k = 0; k < D / 16; k++) tile.left(a[k], row, k * 16);
+    }
+    __device__ inline void part(u32 (&result)[4], int k) const {
 #pragma unroll
-        for (int tile = 0; tile < N / 8; tile++)
+        for (int index = 0; index < 4; index++) result[index] = a[k][index];
+    }
+};
+
+template <int D, int ROWS>
+struct Left<D, ROWS, true> {
+    Tile<D, ROWS> tile;
+    int row;
+    __device__ inline void take(const Tile<D, ROWS>& from, int first) {
+        tile = from;
+        row = first;
+    }
+    __device__ inline void part(u32 (&result)[4], int k) const { tile.left(result, row, k * 16); }
+    // Of the group of warps.
+    __device__ inline Described described(int k) const {
+        static_assert(ROWS == 64, "one group of warps has all of the rows");
+        return tile.described(0, k * 16);
+    }
+};
+
+// Begins result[16 × N] = a · rowsᵀ for each warp.
+template <int FORMAT, int D, int N, int ROWS, bool SHARED>
+__device__ inline void begin_scores(float (&result)[N / 8][4], const Left<D, ROWS, SHARED>& a, const Tile<D, N>& rows) {
+#ifdef WARP_GROUPS
+    begin_group<N>(result);
 #pragma unroll
-            for (int index = 0; index < 4; index++) result[high][tile][index] = 0.0f;
+    for (int k = 0; k < D / 16; k++) {
+        if constexpr (SHARED) multiply_shared<FORMAT, N>(result, a.described(k), rows.described(0, k * 16), k > 0);
+        else multiply_group<FORMAT, N, false>(result, a.a[k], rows.described(0, k * 16), k > 0);
+    }
+    commit_group();
+#else
+#ifndef __CUDACC__
+    if (threadIdx.x == 0) rows.check();
+#endif
 #pragma unroll
-    for (int k = 0; k < D / 16; k++)
+    for (int tile = 0; tile < N / 8; tile++)
+#pragma unroll
+        for (int index = 0; index < 4; index++) result[tile][index] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        u32 left[4];
+        a.part(left, k);
 #pragma unroll
         for (int pair = 0; pair < N / 16; pair++) {
             u32 b[4];
             rows.right(b, pair * 16, k * 16);
+            multiply<FORMAT>(result[2 * pair], left, b[0], b[1]);
+            multiply<FORMAT>(result[2 * pair + 1], left, b[2], b[3]);
+        }
+    }
+#endif
+}
+
+// A result as left operands, for each 16 columns one.
+template <int FORMAT, int N>
+__device__ inline void as_left(u32 (&a)[N / 16][4], const float (&x)[N / 8][4]) {
 #pragma unroll
-            for (int high = 0; high < HIGH; high++) {
-                multiply<FORMAT>(result[high][2 * pair], a[high][k], b[0], b[1]);
-                multiply<FORMAT>(result[high][2 * pair + 1], a[high][k], b[2], b[3]);
-            }
+    for (int k = 0; k < N / 16; k++)
+#pragma unroll
+        for (int index = 0; index < 4; index++) {
+            const float* two = &x[2 * k + index / 2][index % 2 * 2];
+            a[k][index] = pack<FORMAT>(two[0], two[1]);
         }
 }
 
-// The fragment of columns 16·k … of a result as a left operand.
-template <int FORMAT, int N>
-__device__ inline void as_left(u32 (&a)[4], const float (&x)[N / 8][4], int k) {
-    a[0] = pack<FORMAT>(x[2 * k][0], x[2 * k][1]);
-    a[1] = pack<FORMAT>(x[2 * k][2], x[2 * k][3]);
-    a[2] = pack<FORMAT>(x[2 * k + 1][0], x[2 * k + 1][1]);
-    a[3] = pack<FORMAT>(x[2 * k + 1][2], x[2 * k + 1][3]);
-}
-
-// sum[16·HIGH × D] += x · rows, where x has N columns, as many as there are rows.
-template <int FORMAT, int D, int N, int HIGH>
-__device__ inline void mix(float (&sum)[HIGH][D / 8][4], const float (&x)[HIGH][N / 8][4], const Tile<D>& rows) {
+// Begins sum[16 × D] += a · rows for each warp, where a has as many columns as there are rows.
+template <int FORMAT, int D, int N>
+__device__ inline void begin_mix(float (&sum)[D / 8][4], u32 (&a)[N / 16][4], const Tile<D, N>& rows) {
+#ifdef WARP_GROUPS
 #pragma unroll
-    for (int k = 0; k < N / 16; k++) {
-        u32 a[HIGH][4];
+    for (int k = 0; k < N / 16; k++) hold(a[k]);
+    begin_group<D>(sum);
+    constexpr int PANEL = Tile<D, N>::PANEL;
 #pragma unroll
-        for (int high = 0; high < HIGH; high++) as_left<FORMAT, N>(a[high], x[high], k);
+    for (int k = 0; k < N / 16; k++)
+#pragma unroll
+        for (int panel = 0; panel < D / PANEL; panel++) {
+            float(&part)[PANEL / 8][4] = *(float(*)[PANEL / 8][4]) & sum[panel * (PANEL / 8)];
+            multiply_group<FORMAT, PANEL, true>(part, a[k], rows.described(k * 16, panel * PANEL), true);
+        }
+    commit_group();
+#else
+#pragma unroll
+    for (int k = 0; k < N / 16; k++)
 #pragma unroll
         for (int pair = 0; pair < D / 16; pair++) {
             u32 b[4];
             rows.right_along_rows(b, k * 16, pair * 16);
-#pragma unroll
-            for (int high = 0; high < HIGH; high++) {
-                multiply<FORMAT>(sum[high][2 * pair], a[high], b[0], b[1]);
-                multiply<FORMAT>(sum[high][2 * pair + 1], a[high], b[2], b[3]);
-            }
+            multiply<FORMAT>(sum[2 * pair], a[k], b[0], b[1]);
+            multiply<FORMAT>(sum[2 * pair + 1], a[k], b[2], b[3]);
         }
-    }
+#endif
 }
 
 }  // namespace tensor_cores

@@ -109,3 +109,24 @@ KERNEL(fold_weights, Tensor matrix, Tensor dw, int inputs, int taps, int pitch, 
     i64 out = number / taps / inputs;
     store(dw, number, load(matrix, out * pitch + (i64)tap * inputs + channel));
 }
+
+// Weights (output, input, tap) as the filter (output, tap, input) of a library for convolutions, whose inputs are filled up with +0 to
+// `padded`. There are fewer than 2^31 elements.
+KERNEL(filter_to_library, Tensor weight, Tensor filter, int inputs, int taps, int padded, i64 elements) {
+    i64 number = thread_number();
+    if (number >= elements) return;
+    u32 channel = (u32)number % (u32)padded, rest = (u32)number / (u32)padded;
+    u32 tap = rest % (u32)taps, out = rest / (u32)taps;
+    float value = 0.0f;
+    if (channel < (u32)inputs) value = load(weight, ((i64)out * inputs + channel) * taps + tap);
+    store(filter, number, value);
+}
+
+// dw (output, input, tap) from the gradient of such a filter.
+KERNEL(filter_from_library, Tensor filter, Tensor dw, int inputs, int taps, int padded, i64 elements) {
+    i64 number = thread_number();
+    if (number >= elements) return;
+    u32 tap = (u32)number % (u32)taps, rest = (u32)number / (u32)taps;
+    u32 channel = rest % (u32)inputs, out = rest / (u32)inputs;
+    store(dw, number, load(filter, ((i64)out * taps + tap) * padded + channel));
+}

@@ -148,50 +148,95 @@ static __device__ inline bool skipped(Tensor found) { return found.data != nullp
 
 static __device__ inline float clip_of(Tensor coefficient) { return coefficient.data != nullptr ? load(coefficient, 0) : 1.0f; }
 
-// One step of stochastic gradient descent; without momentum there is no velocity.
-KERNEL(update_sgd, Tensor parameters, Tensor velocity, Tensor gradients, Tensor rate_at, Tensor found, Tensor coefficient,
-       float momentum, int nesterov, float decay, i64 n) {
-    i64 first = thread_number() * 8;
-    if (first >= n || skipped(found)) return;
-    float rate = load(rate_at, 0), clip = clip_of(coefficient);
-    float p[8], b[8], g[8];
-    load_up_to_eight(parameters, first, n, p);
-    load_up_to_eight(gradients, first, n, g);
-    if (momentum != 0.0f) load_up_to_eight(velocity, first, n, b);
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        float gradient = g[k] * clip;
-        if (decay != 0.0f) gradient += decay * p[k];
-        float step = gradient;
-        if (momentum != 0.0f) {
-            b[k] = b[k] * momentum + gradient;
-            step = nesterov ? gradient + momentum * b[k] : b[k];
-        }
-        p[k] = p[k] - rate * step;
+// What one launch does to a tensor among many; its blocks of 4096 elements begin at number `first_block`. What the words are is the
+// kernel's.
+struct Row {
+    u64 words[5];
+    i64 elements;
+    i64 first_block;
+};
+
+static __device__ inline int row_of(const Row* rows, int count, i64 block) {
+    int low = 0, high = count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (rows[middle].first_block <= block) low = middle;
+        else high = middle;
     }
-    if (momentum != 0.0f) store_up_to_eight(velocity, first, n, b);
-    store_up_to_eight(parameters, first, n, p);
+    return low;
 }
 
-// One step of AdamW. Numbers of the step are computed in f64 by one thread of each block; the rate's decimal stands 8 bytes behind
-// its f32.
-KERNEL(update_adamw, Tensor parameters, Tensor first_moment, Tensor second_moment, Tensor gradients, Tensor rate_at,
-       const int* step, Tensor found, Tensor coefficient, double beta_1, double beta_2, double epsilon, double decay, i64 n) {
-    __shared__ float numbers[3];
-    if (skipped(found)) return;
-    if (threadIdx.x == 0) {
-        double rate = ((const double*)rate_at.data)[1];
-        u64 count = (u64)(*step < 0 ? 0 : *step) + 1;
-        numbers[0] = (float)(1.0 - rate * decay);
-        numbers[1] = (float)(rate / (1.0 - portable_power(beta_1, count)));
-        numbers[2] = (float)sqrt(1.0 - portable_power(beta_2, count));
+static __device__ inline Tensor at(u64 address, u64 format) { return {(void*)address, (int)format, 0}; }
+
+// For each eight elements of a block's part of its tensor: 256 threads, 4096 elements.
+#define FOR_EIGHTS(row, first) \
+    for (i64 first = (blockIdx.x - row.first_block) * 4096 + threadIdx.x * 8, pass = 0; pass < 2 && first < row.elements; \
+         first += 256 * 8, pass++)
+
+// Each tensor of the table in another format.
+KERNEL(casts, const Row* rows, int count) {
+    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Tensor x = at(row.words[0], row.words[2]), y = at(row.words[1], row.words[3]);
+    FOR_EIGHTS(row, first) {
+        float values[8];
+        load_up_to_eight(x, first, row.elements, values);
+        store_up_to_eight(y, first, row.elements, values);
     }
-    __syncthreads();
+}
+
+// One step of stochastic gradient descent; without momentum there is no velocity.
+KERNEL(update_sgd, const Row* rows, int count, Tensor rate_at, Tensor found, Tensor coefficient, float momentum, int nesterov,
+       float decay) {
+    if (skipped(found)) return;
+    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Tensor parameters = at(row.words[0], F32), velocity = at(row.words[1], F32);
+    Tensor gradients = at(row.words[3], row.words[4]);
+    float rate = load(rate_at, 0), clip = clip_of(coefficient);
+    FOR_EIGHTS(row, first) {
+        i64 n = row.elements;
+        float p[8], b[8], g[8];
+        load_up_to_eight(parameters, first, n, p);
+        load_up_to_eight(gradients, first, n, g);
+        if (momentum != 0.0f) load_up_to_eight(velocity, first, n, b);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            float gradient = g[k] * clip;
+            if (decay != 0.0f) gradient += decay * p[k];
+            float step = gradient;
+            if (momentum != 0.0f) {
+                b[k] = b[k] * momentum + gradient;
+                step = nesterov ? gradient + momentum * b[k] : b[k];
+            }
+            p[k] = p[k] - rate * step;
+        }
+        if (momentum != 0.0f) store_up_to_eight(velocity, first, n, b);
+        store_up_to_eight(parameters, first, n, p);
+    }
+}
+
+// The numbers of a step of AdamW, in f64: what is left of a parameter, the size of the step, the correction of the second moment. The
+// rate's decimal stands 8 bytes behind its f32.
+KERNEL(adamw_numbers, Tensor rate_at, const int* step, double beta_1, double beta_2, double decay, float* numbers) {
+    if (thread_number() != 0) return;
+    double rate = ((const double*)rate_at.data)[1];
+    u64 count = (u64)(*step < 0 ? 0 : *step) + 1;
+    numbers[0] = (float)(1.0 - rate * decay);
+    numbers[1] = (float)(rate / (1.0 - portable_power(beta_1, count)));
+    numbers[2] = (float)sqrt(1.0 - portable_power(beta_2, count));
+}
+
+// One step of AdamW.
+KERNEL(update_adamw, const Row* rows, int count, const float* numbers, Tensor found, Tensor coefficient, double beta_1, double beta_2,
+       double epsilon) {
+    if (skipped(found)) return;
+    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Tensor parameters = at(row.words[0], F32), first_moment = at(row.words[1], F32), second_moment = at(row.words[2], F32);
+    Tensor gradients = at(row.words[3], row.words[4]);
     float shrink = numbers[0], step_size = numbers[1], correction = numbers[2], clip = clip_of(coefficient);
     float weight_1 = (float)(1.0 - beta_1), keep_1 = (float)beta_1;
     float weight_2 = (float)(1.0 - beta_2), keep_2 = (float)beta_2, small = (float)epsilon;
-#pragma unroll 1
-    for (i64 first = thread_number() * 8; first < n; first += (i64)gridDim.x * blockDim.x * 8) {
+    FOR_EIGHTS(row, first) {
+        i64 n = row.elements;
         float p[8], m[8], v[8], g[8];
         load_up_to_eight(parameters, first, n, p);
         load_up_to_eight(first_moment, first, n, m);
@@ -231,13 +276,17 @@ KERNEL(store_parameter, Tensor parameters, const int* step, Tensor found, u64 ke
     store_up_to_eight(parameters, first, n, p);
 }
 
-// buffer and pending take the candidate, or the buffer's value when the step is left out. The candidate may be pending itself.
-KERNEL(commit_buffer, Tensor candidate, Tensor buffer, Tensor pending, Tensor found, i64 n) {
-    i64 i = thread_number();
-    if (i >= n) return;
-    float value = skipped(found) ? load(buffer, i) : load(candidate, i);
-    store(buffer, i, value);
-    store(pending, i, value);
+// Buffer and pending take the candidate, or the buffer's value when the step is left out. The candidate may be pending itself.
+KERNEL(commit_buffers, const Row* rows, int count, Tensor found) {
+    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Tensor candidate = at(row.words[0], row.words[3]), buffer = at(row.words[1], F32), pending = at(row.words[2], row.words[4]);
+    bool out = skipped(found);
+    FOR_EIGHTS(row, first) {
+        float values[8];
+        load_up_to_eight(out ? buffer : candidate, first, row.elements, values);
+        store_up_to_eight(buffer, first, row.elements, values);
+        store_up_to_eight(pending, first, row.elements, values);
+    }
 }
 
 KERNEL(advance_step, int* step, Tensor found) {
@@ -279,10 +328,13 @@ KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth
     if (skips != nullptr) *skips = row;
 }
 
-// Two words of 64 bits for each block of 1024 values, the last one padded with zero words: of both sets of 1024 keys.
-KERNEL(fingerprint, const float* values, i64 count, const u32* keys, u64* out) {
+// Two words of 64 bits for each block of 1024 values of each tensor of the table, the last block padded with zero words: of both sets
+// of 1024 keys. A row's words are the tensor's address alone; its blocks are of 1024.
+KERNEL(fingerprint, const Row* rows, int count, const u32* keys, u64* out) {
     __shared__ u64 sums[2][256];
-    i64 start = (i64)blockIdx.x * 1024;
+    Row row = rows[row_of(rows, count, blockIdx.x)];
+    const float* values = (const float*)row.words[0];
+    i64 start = (blockIdx.x - row.first_block) * 1024;
     int thread = (int)threadIdx.x;
     u64 own[2] = {0, 0};
 #pragma unroll
@@ -292,7 +344,7 @@ KERNEL(fingerprint, const float* values, i64 count, const u32* keys, u64* out) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             i64 at = start + (half == 0 ? low : high);
-            float value = at < count ? values[at] : 0.0f;
+            float value = at < row.elements ? values[at] : 0.0f;
             words[half] = value != value ? 0x7fc00000u : bits_of(value);
         }
 #pragma unroll

@@ -8,10 +8,10 @@ use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::exec::reference::activation::Activation;
 
 /// A function's name, and the function on the host.
-type Named = (&'static str, fn(f32) -> f32);
+pub(in crate::exec::cuda) type Named = (&'static str, fn(f32) -> f32);
 
 /// The functions by the numbers that the kernel `test_function` knows them by.
-const FUNCTIONS: [Named; 10] = [
+pub(in crate::exec::cuda) const FUNCTIONS: [Named; 10] = [
     ("exp", exp),
     ("log", log),
     ("tanh", tanh),

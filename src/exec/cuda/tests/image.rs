@@ -154,22 +154,81 @@ fn tiles_of_all_sizes_give_the_same_bits() {
     }
 }
 
-/// The library adds in an order of its own, so only an error bound holds.
+/// What the library for convolutions is asked for in half precision, and with its channels how often: forward, with a bias, input
+/// gradient, weight gradient. It takes 8 channels at a time.
+const LIBRARY_CASES: [(Sizes, [bool; 4]); 9] = [
+    // Three channels become eight, but for the input's gradient.
+    (([2, 9, 11, 3, 16], [[7, 7], [2, 2], [3, 3], [1, 1]], 1), [true, true, false, true]),
+    (([1, 3, 3, 20, 8], [[1, 1], [1, 1], [1, 1], [1, 1]], 1), [false, false, false, false]),
+    (([1, 5, 4, 20, 8], [[2, 2], [1, 1], [1, 1], [1, 1]], 1), [true, true, false, true]),
+    (([2, 6, 5, 8, 24], [[3, 3], [1, 1], [1, 1], [1, 1]], 1), [true; 4]),
+    (([2, 7, 6, 24, 16], [[3, 3], [2, 2], [1, 1], [1, 1]], 1), [true; 4]),
+    (([1, 8, 7, 16, 32], [[3, 2], [1, 3], [2, 0], [2, 1]], 1), [true; 4]),
+    (([2, 5, 4, 8, 16], [[1, 1], [2, 2], [0, 0], [1, 1]], 1), [true; 4]),
+    (([2, 5, 4, 16, 32], [[3, 3], [2, 1], [1, 1], [1, 1]], 2), [true; 4]),
+    // Patches of three channels stay products.
+    (([2, 8, 8, 3, 16], [[4, 4], [4, 4], [0, 0], [1, 1]], 1), [false; 4]),
+];
+
+#[test]
+fn the_library_is_asked_for_what_tensor_cores_take_whole() {
+    for (sizes, asked) in LIBRARY_CASES {
+        for (case, asked) in cases_of(&geometry(sizes), DType::F16, false).into_iter().zip(asked) {
+            let operand = |value| Operand::new(Tensor { address: 0, format: DType::F16 }, value);
+            let inputs: Vec<Operand<'_>> = case.inputs.iter().map(|(value, _)| operand(value)).collect();
+            let outputs: Vec<Operand<'_>> = case.outputs.iter().map(operand).collect();
+            let shapes = |arithmetic, there| {
+                convolutions_of(&Call {
+                    op: &case.op,
+                    layout: case.layout,
+                    inputs: &inputs,
+                    outputs: &outputs,
+                    arithmetic,
+                    tensor_cores: true,
+                    convolutions: &Convolutions::new(there),
+                    seed: 0,
+                    position: 0,
+                    culprit: 0,
+                })
+            };
+            let found = shapes(Arithmetic::Device, true);
+            assert_eq!(found.len(), usize::from(asked), "{} {sizes:?}", case.op.kind());
+            assert!(found.iter().all(|shape| shape.geometry.channels_in % 8 == 0), "{found:?}");
+            assert_eq!(shapes(Arithmetic::Device, false), []);
+            assert_eq!(shapes(Arithmetic::Portable, true), []);
+        }
+    }
+}
+
+/// The library adds in an order of its own, so only an error bound holds. With convolutions by the library and without.
 #[test]
 fn convolutions_by_the_library_are_near() {
+    let all = CASES.into_iter().chain(LIBRARY_CASES.into_iter().map(|(sizes, _)| sizes));
     for mut device in devices() {
-        for (number, sizes) in CASES.into_iter().enumerate() {
-            for format in [DType::F32, DType::F16] {
+        for (number, sizes) in all.clone().enumerate() {
+            for (format, convolved) in [
+                (DType::F32, true),
+                (DType::F32, false),
+                (DType::F16, true),
+                (DType::F16, false),
+                (DType::Bf16, true),
+                (DType::Tf32, true),
+            ] {
                 for case in cases_of(&geometry(sizes), format, false) {
+                    let case = Case { convolved, ..case };
                     let found = case.found(&mut *device, Arithmetic::Device).expect("launches");
                     let elements = case.outputs[0].elements();
                     let expected = case.expected();
-                    // Half of a place of f16 for the result and as much for a bias, or sums in f32 in another order.
-                    let bound = if format == DType::F32 { 1e-5 } else { 1.0 / 1024.0 };
+                    // Half of a place of the format for the result and as much for a bias, or sums in f32 in another order.
+                    let bound = match format {
+                        DType::F16 => 1.0 / 1024.0,
+                        DType::Bf16 => 1.0 / 128.0,
+                        _ => 1e-5,
+                    };
                     for (wanted, got) in expected[0].floats(elements).iter().zip(found[0].floats(elements)) {
                         assert!(
                             (wanted - got).abs() <= bound * wanted.abs().max(8.0),
-                            "case {number} {}: {wanted} {got}",
+                            "case {number} {} {format} {convolved}: {wanted} {got}",
                             case.op.kind()
                         );
                     }

@@ -1,6 +1,7 @@
 //! The plan of memory: nothing that lives at the same time shares a byte, casts are folded where they may be and nowhere else.
 
 use super::samples::sample_steps;
+use crate::exec::cuda::fusion::Kind;
 use crate::exec::cuda::launch::ALIGNMENT;
 use crate::exec::cuda::memory::Planned;
 use crate::exec::program::{Action, Place};
@@ -52,9 +53,9 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
         let program = &planned.program;
         let all = nodes.iter().filter(|node| node.op == Op::Cast).count();
         let mut left = 0;
-        for instruction in &program.instructions {
+        for (instruction, group) in program.instructions.iter().zip(&planned.groups) {
             let Action::Run(node) = instruction.action else { continue };
-            if nodes[node].op != Op::Cast {
+            if nodes[node].op != Op::Cast || group.is_some() {
                 continue;
             }
             left += 1;
@@ -85,4 +86,27 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
             assert!(left == 0 && reads > 0, "{name}: {left} casts of {all}, {reads} operands in tf32");
         }
     }
+}
+
+/// Nothing that concerns every parameter is a launch for each of them.
+#[test]
+fn what_many_parameters_need_alike_is_one_group() {
+    let (mut casts, mut joins) = (0, 0);
+    for (name, _, step) in sample_steps() {
+        let (nodes, planned) = plan(&step);
+        let members = |kind: Kind| {
+            let groups = planned.groups.iter().flatten().filter(|group| group.kind == kind);
+            groups.map(|group| group.members.len()).collect::<Vec<usize>>()
+        };
+        let count = |is: fn(&Op) -> bool| nodes.iter().filter(|node| is(&node.op)).count();
+        let updates = count(|op| matches!(op, Op::Update { .. }));
+        assert_eq!(members(Kind::Updates).iter().sum::<usize>(), updates, "{name}");
+        assert!(members(Kind::Updates).len() <= 2, "{name}: a group for each rule");
+        let commits = count(|op| matches!(op, Op::CommitBuffer { .. }));
+        assert_eq!(members(Kind::Commits).iter().sum::<usize>(), commits, "{name}");
+        joins += members(Kind::Join).len();
+        casts += members(Kind::Casts).iter().sum::<usize>();
+        assert_eq!(planned.groups.len(), planned.program.instructions.len(), "{name}");
+    }
+    assert!(casts > 0 && joins > 0, "{casts} casts and {joins} joins in all samples");
 }

@@ -56,7 +56,19 @@ fn in_formats(what: &str, make: impl Fn(DType, bool) -> Case, (skip, wide): (usi
 
 #[test]
 fn layer_and_rms_norm() {
-    for (rows, columns) in [(1, 1), (3, 17), (259, 3), (2, 768), (1, 4099), (0, 7)] {
+    for (rows, columns) in [
+        (1, 1),
+        (3, 17),
+        (259, 3),
+        (2, 768),
+        (1, 4099),
+        (0, 7),
+        (0, 64),
+        (259, 64),
+        (17, 576),
+        (9, 1024),
+        (2, 1040),
+    ] {
         let (shape, row, column) = ([rows, columns], [rows], [columns]);
         let what = format!("{rows} × {columns}");
         let gamma = || numbers(2, &column, DType::F32, false);
@@ -141,7 +153,12 @@ fn group_norm_with_and_without_parameters() {
 
 #[test]
 fn batch_norm_of_images_and_features() {
-    let sizes: [(&[usize], Layout); 7] = [
+    let sizes: [(&[usize], Layout); 12] = [
+        (&[2, 8, 3, 7], Layout::ChannelsLast),
+        (&[3, 24, 10, 9], Layout::ChannelsLast),
+        (&[1, 264, 2, 1], Layout::ChannelsLast),
+        (&[2, 64, 20, 20], Layout::ChannelsLast),
+        (&[300, 16], Layout::RowMajor),
         (&[2, 5, 3, 7], Layout::ChannelsLast),
         (&[3, 6, 10, 9], Layout::ChannelsLast),
         (&[1, 259, 2, 1], Layout::ChannelsLast),
@@ -313,7 +330,7 @@ fn pools_forward_and_backward() {
         ([1, 1], [2, 2], [0, 0]),
     ];
     for (kernel, stride, padding) in windows {
-        for [images, channels, rows, columns] in [[2, 5, 7, 9], [1, 1, 5, 5], [1, 90, 3, 5]] {
+        for [images, channels, rows, columns] in [[2, 5, 7, 9], [1, 1, 5, 5], [1, 90, 3, 5], [2, 24, 6, 5]] {
             let op = crate::exec::reference::pool::Pool {
                 images,
                 input: [rows, columns],

@@ -39,7 +39,7 @@ pub(super) fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
     ];
     let mut found = Vec::new();
     for (policy_name, policy) in policies {
-        for (name, mut sample) in samples::all() {
+        for (name, mut sample) in samples::all().into_iter().chain([("blocks", super::chains::blocks())]) {
             sample.plan.precision = policy.clone();
             let step = sample.compile().step;
             found.push((format!("{name} {policy_name}"), sample, step));

@@ -51,7 +51,16 @@ fn joining_and_cutting() {
 #[test]
 fn relayouts_of_all_sizes() {
     for mut device in devices() {
-        for shape in [[2, 3, 4, 5], [1, 70, 6, 6], [3, 1, 2, 2], [2, 33, 1, 31], [0, 3, 2, 2]] {
+        for shape in [
+            [2, 3, 4, 5],
+            [2, 3, 4, 6],
+            [3, 2, 1, 8],
+            [1, 4, 8, 40],
+            [1, 70, 6, 6],
+            [3, 1, 2, 2],
+            [2, 33, 1, 31],
+            [0, 3, 2, 2],
+        ] {
             for format in [DType::F32, DType::F16, DType::Bf16] {
                 let described = value(&shape, format);
                 let (channels, pixels) = (shape[1], shape[2] * shape[3]);

@@ -1,5 +1,6 @@
 //! The real device, opened once for all tests of the process.
 
+use super::super::convolution::Shape;
 use super::super::device::Device;
 use super::super::driver::Driver;
 use super::super::launch::Launch;
@@ -39,6 +40,18 @@ impl Device for Shared {
         self.0.upload(address, bytes)
     }
 
+    fn upload_aside(&mut self, address: u64, bytes: &[u8]) -> Result<(), ExecFault> {
+        self.0.upload_aside(address, bytes)
+    }
+
+    fn join_aside(&mut self) -> Result<(), ExecFault> {
+        self.0.join_aside()
+    }
+
+    fn free_aside(&mut self) -> Result<(), ExecFault> {
+        self.0.free_aside()
+    }
+
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault> {
         self.0.download(address, bytes)
     }
@@ -65,6 +78,14 @@ impl Device for Shared {
 
     fn has_tensor_cores(&self) -> bool {
         self.0.has_tensor_cores()
+    }
+
+    fn has_convolutions(&self) -> bool {
+        self.0.has_convolutions()
+    }
+
+    fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault> {
+        self.0.prepares(shape)
     }
 
     fn platform(&self) -> String {

@@ -3,8 +3,7 @@
 use super::pointwise::floats;
 use super::*;
 use crate::arithmetic::half::Format;
-use crate::exec::cuda::launch::Arguments;
-use crate::exec::reference::fingerprint::{BLOCK, Keys};
+use crate::exec::reference::fingerprint::Keys;
 use crate::graph::{ScaleGuard, Stored};
 use crate::plan::Optimizer;
 
@@ -202,20 +201,22 @@ fn fingerprints() {
     for mut device in devices() {
         let keys_at = device.allocate(key_bytes.len()).expect("memory");
         device.upload(keys_at, &key_bytes).expect("an upload");
+        let constants = device.allocate(4096).expect("memory");
+        let mut launches = Launches::new(0, constants);
+        let (mut tensors, mut expected) = (Vec::new(), Vec::new());
         for elements in [1, 1023, 1024, 1025, 5000] {
             let values = cases::mixed(9, elements, true);
-            let blocks = elements.div_ceil(BLOCK);
-            let mut expected = Vec::new();
             crate::exec::reference::fingerprint::fingerprint(&keys, &values, &mut expected);
-            let [at, out] = [elements * 4, blocks * 16].map(|bytes| device.allocate(bytes).expect("memory"));
+            let at = device.allocate(elements * 4).expect("memory");
             device.upload(at, &to_bytes(&Buffer::Float(values), DType::F32)).expect("an upload");
-            let mut launches = Launches::new(0, 0);
-            let arguments = Arguments::new().address(at).size(elements).address(keys_at).address(out);
-            launches.kernel("fingerprint", [blocks, 1, 1], 256, arguments);
-            launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
-            let mut found = vec![0; blocks * 16];
-            device.download(out, &mut found).expect("a download");
-            assert_eq!(expected, found, "{elements}");
+            tensors.push((at, elements));
         }
+        let out = device.allocate(expected.len()).expect("memory");
+        dispatch::fingerprint(&tensors, keys_at, out, &mut launches);
+        device.upload(constants, &launches.constant_bytes).expect("an upload");
+        launches.list.iter().for_each(|launch| device.launch(launch).expect("a launch"));
+        let mut found = vec![0; expected.len()];
+        device.download(out, &mut found).expect("a download");
+        assert_eq!(expected, found);
     }
 }

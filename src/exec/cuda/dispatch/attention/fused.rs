@@ -1,18 +1,22 @@
 //! Attention on tensor cores, where operands have 16 bits and heads a size that there are kernels for: nothing of the size of the
 //! scores is written, but for a bit each where scores are dropped, and slopes where a bias has a gradient.
+//!
+//! A mask is a bit for each key; steps of a walk none of whose keys are attended to are left out.
 
 use super::portable::{BiasGradient, chunk, chunks};
 use super::rule::Rule;
 use crate::exec::cuda::dispatch::{Arithmetic, Call, Operand};
-use crate::exec::cuda::launch::{Arguments, Launches};
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::graph::DType;
 
-/// Queries of a block of the forward kernel; see `kernels/fused_forward.cu`.
-const QUERIES: usize = 128;
-/// Queries or keys of a block of the backward kernels, whose threads are 128; see `kernels/fused_backward.cu`.
-const OWN: usize = 64;
+/// Queries of a block of the forward kernel, and its threads; see `kernels/fused_forward.cu`.
+const FORWARD_BLOCK: (usize, u32) = (128, 256);
+/// Queries or keys of a block of the backward kernels, and their threads; see `kernels/fused_backward.cu`.
+const BACKWARD_BLOCK: (usize, u32) = (64, 128);
+/// Keys of a word of a mask.
+const WORD: usize = 64;
 
-/// The names of a kernel for each head size: f16 and bf16, each without and with bias, mask or dropout.
+/// The names of a kernel for each head size: f16 and bf16, each without and with bias or dropout.
 macro_rules! names {
     ($kind:literal) => {
         [(32, names!($kind, "32")), (64, names!($kind, "64")), (128, names!($kind, "128"))]
@@ -38,7 +42,7 @@ fn name(names: &Names, rule: &Rule<'_>) -> Option<&'static str> {
         _ => return None,
     };
     let attention = rule.attention;
-    let general = attention.bias || attention.mask || attention.p > 0.0;
+    let general = attention.bias || attention.p > 0.0;
     let (_, of_size) = names.iter().find(|(size, _)| *size == rule.size)?;
     Some(of_size[format][usize::from(general)])
 }
@@ -85,16 +89,28 @@ impl Kept {
     }
 }
 
+/// The bits of a mask, made here; no memory where there is none.
+fn attended(rule: &Rule<'_>, launches: &mut Launches) -> u64 {
+    if rule.mask == Tensor::NONE {
+        return 0;
+    }
+    let words = rule.batch * rule.keys.div_ceil(WORD);
+    let bits = launches.scratch(words * 8);
+    let arguments = Arguments::new().tensor(rule.mask).address(bits).size(words).size(rule.keys);
+    launches.each("attention_fused_attended", words * 16, arguments);
+    bits
+}
+
 /// Operands of all fused kernels in their order.
 fn operands(rule: &Rule<'_>) -> Arguments {
-    let arguments =
-        Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor).tensor(rule.value.tensor);
-    arguments.tensor(rule.bias).tensor(rule.mask)
+    let arguments = Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor);
+    arguments.tensor(rule.value.tensor).tensor(rule.bias)
 }
 
 /// What the parameters of all fused kernels end with.
-fn ends(rule: &Rule<'_>, first: usize, kept: u64, arguments: Arguments) -> Arguments {
-    let arguments = arguments.size(first).size(rule.heads).size(rule.queries).size(rule.keys);
+fn ends(rule: &Rule<'_>, attended: u64, first: usize, kept: u64, arguments: Arguments) -> Arguments {
+    let arguments = arguments.address(attended).size(first);
+    let arguments = arguments.size(rule.heads).size(rule.queries).size(rule.keys);
     let arguments = rule.scale_and_causal(rule.bias_strides(arguments));
     arguments.address(kept).float(rule.factor())
 }
@@ -102,28 +118,25 @@ fn ends(rule: &Rule<'_>, first: usize, kept: u64, arguments: Arguments) -> Argum
 /// y and log-sum-exp.
 pub fn forward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let Some(name) = name(&FORWARD, rule) else { return };
+    let attended = attended(rule, launches);
     let kept = Kept::new(rule, launches);
-    let block = if rule.size <= 64 { 128 } else { 256 };
+    let (queries, threads) = FORWARD_BLOCK;
     for pairs in chunks(rule.pairs(), kept.each) {
         let bits = kept.draw(rule, &pairs, launches);
         let arguments = operands(rule).tensor(call.output(0)).tensor(call.output(1));
-        let grid = [rule.queries.div_ceil(QUERIES), pairs.len(), 1];
-        launches.kernel(name, grid, block, ends(rule, pairs.start, bits, arguments));
+        let grid = [rule.queries.div_ceil(queries), pairs.len(), 1];
+        launches.kernel(name, grid, threads, ends(rule, attended, pairs.start, bits, arguments));
     }
 }
 
 /// dq, dk, dv, and dbias where it is asked for.
 pub fn backward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let Some((query, key)) = name(&QUERY_GRADIENT, rule).zip(name(&KEY_GRADIENT, rule)) else { return };
-    let dy = call.input(0);
-    // Log-sum-exp and delta of each query, of a pair up to a whole number of steps.
-    let rows = rule.pairs() * rule.queries.next_multiple_of(OWN);
-    let terms = launches.scratch(rows * 8);
-    let [.., y, log_sum_exp] = call.inputs else { return };
-    let arguments = Arguments::new().tensor(dy).tensor(y.tensor).tensor(log_sum_exp.tensor).address(terms);
-    let arguments = arguments.size(rows).size(rule.heads).size(rule.queries).size(rule.size);
-    launches.each("attention_fused_terms", rows * 16, arguments);
-
+    let [dy, .., y, log_sum_exp] = call.inputs else { return };
+    let (own, threads) = BACKWARD_BLOCK;
+    // Log-sum-exp and delta of each query, of a pair up to a whole number of blocks: one kernel makes them, the next one reads them.
+    let terms = launches.scratch(rule.pairs() * rule.queries.next_multiple_of(own) * 8);
+    let attended = attended(rule, launches);
     let kept = Kept::new(rule, launches);
     let mut bias = BiasGradient::new(call, rule, launches);
     let slopes_each = if bias.wanted() { rule.queries * rule.keys * 4 } else { 0 };
@@ -131,14 +144,15 @@ pub fn backward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let slopes = if bias.wanted() { launches.scratch(chunk(rule.pairs(), each) * slopes_each) } else { 0 };
     for pairs in chunks(rule.pairs(), each) {
         let bits = kept.draw(rule, &pairs, launches);
-        let arguments = operands(rule).tensor(dy).address(terms).tensor(call.output(0)).address(slopes);
-        let grid = [rule.queries.div_ceil(OWN), pairs.len(), 1];
-        launches.kernel(query, grid, 128, ends(rule, pairs.start, bits, arguments));
+        let arguments = operands(rule).tensor(dy.tensor).tensor(y.tensor).tensor(log_sum_exp.tensor);
+        let arguments = arguments.address(terms).tensor(call.output(0)).address(slopes);
+        let grid = [rule.queries.div_ceil(own), pairs.len(), 1];
+        launches.kernel(query, grid, threads, ends(rule, attended, pairs.start, bits, arguments));
 
-        let arguments =
-            operands(rule).tensor(dy).address(terms).tensor(call.output(1)).tensor(call.output(2));
-        let grid = [rule.keys.div_ceil(OWN), pairs.len(), 1];
-        launches.kernel(key, grid, 128, ends(rule, pairs.start, bits, arguments));
+        let arguments = operands(rule).tensor(dy.tensor).address(terms);
+        let arguments = arguments.tensor(call.output(1)).tensor(call.output(2));
+        let grid = [rule.keys.div_ceil(own), pairs.len(), 1];
+        launches.kernel(key, grid, threads, ends(rule, attended, pairs.start, bits, arguments));
         bias.add(rule, slopes, pairs, launches);
     }
 }

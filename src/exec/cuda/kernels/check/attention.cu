@@ -1,7 +1,7 @@
 // Checks the fused attention against f64 on small inputs, times it on those of well-known models, and compares two runs bit by bit.
 //
 // On a device, in this folder's parent:
-//   for f in attention fused_forward fused_backward; do nvcc -std=c++17 -O3 -fmad=false -arch=sm_90 -cubin $f.cu -o $f.cubin; done
+//   for f in attention fused_forward fused_backward; do nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -cubin $f.cu -o $f.cubin; done
 //   nvcc -std=c++17 -O2 check/attention.cu -o check_attention -lcuda && ./check_attention attention.cubin fused_forward.cubin fused_backward.cubin
 // Emulated, without timings:
 //   g++ -std=c++17 -O1 -mfma -x c++ check/attention.cu emulate.cpp attention.cu fused_forward.cu fused_backward.cu -o check_attention
@@ -112,11 +112,16 @@ static float draw() {
     return of_bits(to_bits(sum / 32.0f) & 0xfffe0000u);
 }
 
+// Keys that are attended to: all and no mask, all, most here and there, the first ones.
+enum Mask { NONE, ALL, SOME, PADDED };
+
 struct Problem {
     const char* name;
     int64_t n, h, t, s, d;
     int format;
-    bool causal, mask, bias;
+    bool causal;
+    Mask mask;
+    bool bias;
     float p;
     double flops() const { return 4.0 * n * h * t * s * d * (causal ? 0.5 : 1.0); }
 };
@@ -129,7 +134,7 @@ struct Run {
     std::vector<uint16_t> q, k, v, dy;
     std::vector<float> mask, bias;
     Memory mq, mk, mv, mdy, mmask, mbias, my, mlse, mdq, mdk, mdv;
-    void *kept, *terms, *position, *slopes;
+    void *kept, *terms, *position, *slopes, *attended;
     std::vector<void*> taken;
 
     Memory place(const void* data, size_t bytes, int format) {
@@ -154,13 +159,18 @@ struct Run {
         mlse = place(nullptr, c.n * c.h * c.t * 4, F32);
         mmask = mbias = {nullptr, F32, 0};
         if (c.mask) {
-            for (int64_t i = 0; i < c.n * c.s; i++) mask.push_back(i % 5 == 3 ? 0.0f : 1.0f);
+            for (int64_t n = 0; n < c.n; n++)
+                for (int64_t s = 0; s < c.s; s++) {
+                    bool hidden = c.mask == SOME ? s % 5 == 3 : c.mask == PADDED && s >= c.s - n % 4 * c.s / 4;
+                    mask.push_back(hidden ? 0.0f : 1.0f);
+                }
             mmask = place(mask.data(), mask.size() * 4, F32);
         }
         if (c.bias) {
             for (int64_t i = 0; i < c.h * c.t * c.s; i++) bias.push_back(draw());
             mbias = place(bias.data(), bias.size() * 4, F32);
         }
+        attended = c.mask ? place(nullptr, c.n * ((c.s + 63) / 64) * 8, F32).data : nullptr;
         uint64_t step = 3;
         position = place(&step, 8, F32).data;
         kept = c.p > 0 ? place(nullptr, c.n * c.h * c.t * ((c.s + 31) / 32) * 4, F32).data : nullptr;
@@ -172,11 +182,11 @@ struct Run {
     }
 
     std::string name(const char* kind) const {
-        bool general = c.mask || c.bias || c.p > 0;
+        bool general = c.bias || c.p > 0;
         return std::string("attention_fused") + kind + (c.format == F16 ? "_f16_" : "_bf16_") + std::to_string(c.d) + (general ? "_general" : "");
     }
     Arguments& ends(Arguments& a) const {
-        a.add<int64_t>(0).add(c.h).add(c.t).add(c.s);
+        a.add(attended).add<int64_t>(0).add(c.h).add(c.t).add(c.s);
         a.add<int64_t>(0).add<int64_t>(c.bias ? c.t * c.s : 0).add<int64_t>(c.bias ? c.s : 0).add<int64_t>(c.bias ? 1 : 0);
         return a.add(scale).add<int>(c.causal).add(kept).add(factor);
     }
@@ -187,22 +197,26 @@ struct Run {
         a.add(kept).add<int64_t>(0).add(rows).add(c.t).add(c.s).add<int>(c.causal).add<uint64_t>(0x123456789abcdefull).add(position).add(c.p);
         launch("attention_kept", (unsigned)((rows * ((c.s + 31) / 32) + 255) / 256), 1, 256, a);
     }
-    void forward() {
-        drops();
+    void masks() {
+        if (!attended) return;
+        int64_t words = c.n * ((c.s + 63) / 64);
         Arguments a;
-        a.add(mq).add(mk).add(mv).add(mbias).add(mmask).add(my).add(mlse);
-        launch(name(""), (unsigned)((c.t + 127) / 128), (unsigned)(c.n * c.h), c.d <= 64 ? 128 : 256, ends(a));
+        a.add(mmask).add(attended).add(words).add(c.s);
+        launch("attention_fused_attended", (unsigned)((words * 16 + 255) / 256), 1, 256, a);
+    }
+    void forward() {
+        drops(), masks();
+        Arguments a;
+        a.add(mq).add(mk).add(mv).add(mbias).add(my).add(mlse);
+        launch(name(""), (unsigned)((c.t + 127) / 128), (unsigned)(c.n * c.h), 256, ends(a));
     }
     void backward() {
         drops();
-        int64_t rows = c.n * c.h * ((c.t + 63) / 64 * 64);
-        Arguments first;
-        first.add(mdy).add(my).add(mlse).add(terms).add(rows).add(c.h).add(c.t).add(c.d);
-        launch("attention_fused_terms", (unsigned)((rows * 16 + 255) / 256), 1, 256, first);
+        masks();
         Arguments a, b;
-        a.add(mq).add(mk).add(mv).add(mbias).add(mmask).add(mdy).add(terms).add(mdq).add(slopes);
+        a.add(mq).add(mk).add(mv).add(mbias).add(mdy).add(my).add(mlse).add(terms).add(mdq).add(slopes);
         launch(name("_query_gradient"), (unsigned)((c.t + 63) / 64), (unsigned)(c.n * c.h), 128, ends(a));
-        b.add(mq).add(mk).add(mv).add(mbias).add(mmask).add(mdy).add(terms).add(mdk).add(mdv);
+        b.add(mq).add(mk).add(mv).add(mbias).add(mdy).add(terms).add(mdk).add(mdv);
         launch(name("_key_gradient"), (unsigned)((c.s + 63) / 64), (unsigned)(c.n * c.h), 128, ends(b));
     }
 
@@ -334,31 +348,37 @@ int main(int count, char** names) {
     (void)count, (void)names;
 #endif
     const Problem small[] = {
-        {"f16 64", 1, 2, 130, 70, 64, F16, false, false, false, 0},
-        {"bf16 64 causal", 2, 1, 150, 150, 64, BF16, true, false, false, 0},
-        {"f16 32 causal", 1, 2, 197, 197, 32, F16, true, false, false, 0},
-        {"bf16 128", 1, 1, 65, 200, 128, BF16, false, false, false, 0},
-        {"f16 128 causal", 1, 1, 140, 140, 128, F16, true, false, false, 0},
-        {"bf16 64 mask", 2, 2, 50, 51, 64, BF16, false, true, false, 0},
-        {"f16 64 bias causal", 1, 2, 70, 70, 64, F16, true, false, true, 0},
-        {"f16 64 dropout", 1, 2, 100, 130, 64, F16, false, true, true, 0.25f},
-        {"bf16 128 all causal", 1, 1, 100, 100, 128, BF16, true, true, true, 0.1f},
-        {"f16 32 dropout causal", 1, 1, 70, 131, 32, F16, true, false, false, 0.5f},
-        {"f16 64 one", 1, 1, 1, 1, 64, F16, true, false, false, 0},
+        {"f16 64", 1, 2, 130, 70, 64, F16, false, NONE, false, 0},
+        {"bf16 64 causal", 2, 1, 150, 150, 64, BF16, true, NONE, false, 0},
+        {"f16 32 causal", 1, 2, 197, 197, 32, F16, true, NONE, false, 0},
+        {"bf16 128", 1, 1, 65, 200, 128, BF16, false, NONE, false, 0},
+        {"f16 128 causal", 1, 1, 140, 140, 128, F16, true, NONE, false, 0},
+        {"bf16 64 mask", 2, 2, 50, 51, 64, BF16, false, SOME, false, 0},
+        {"bf16 64 padded", 4, 1, 70, 260, 64, BF16, false, PADDED, false, 0},
+        {"f16 128 padded", 4, 1, 70, 140, 128, F16, false, PADDED, false, 0},
+        {"f16 64 padded causal", 4, 1, 150, 150, 64, F16, true, PADDED, false, 0},
+        {"bf16 32 padded bias", 4, 1, 50, 200, 32, BF16, false, PADDED, true, 0},
+        {"f16 64 bias causal", 1, 2, 70, 70, 64, F16, true, NONE, true, 0},
+        {"f16 64 dropout", 1, 2, 100, 130, 64, F16, false, SOME, true, 0.25f},
+        {"bf16 128 all causal", 1, 1, 100, 100, 128, BF16, true, SOME, true, 0.1f},
+        {"f16 32 dropout causal", 1, 1, 70, 131, 32, F16, true, NONE, false, 0.5f},
+        {"f16 64 one", 1, 1, 1, 1, 64, F16, true, NONE, false, 0},
     };
     bool good = true;
     for (const Problem& problem : small) good = Run(problem).check() && good;
 #ifdef __CUDACC__
     const Problem large[] = {
-        {"GPT-2 causal", 16, 12, 1024, 1024, 64, BF16, true, false, false, 0},
-        {"GPT-2 dropout", 16, 12, 1024, 1024, 64, BF16, true, false, false, 0.1f},
-        {"BERT 512 mask", 32, 12, 512, 512, 64, BF16, false, true, false, 0},
-        {"T5 512 bias", 32, 12, 512, 512, 64, BF16, false, false, true, 0},
-        {"ViT 197", 256, 12, 197, 197, 64, BF16, false, false, false, 0},
-        {"64 x 4096", 4, 12, 4096, 4096, 64, BF16, false, false, false, 0},
-        {"64 x 4096 f16 causal", 4, 12, 4096, 4096, 64, F16, true, false, false, 0},
-        {"128 x 2048", 8, 12, 2048, 2048, 128, BF16, false, false, false, 0},
-        {"128 x 2048 causal", 8, 12, 2048, 2048, 128, BF16, true, false, false, 0},
+        {"GPT-2 causal", 16, 12, 1024, 1024, 64, BF16, true, NONE, false, 0},
+        {"GPT-2 dropout", 16, 12, 1024, 1024, 64, BF16, true, NONE, false, 0.1f},
+        {"BERT 512 all", 32, 12, 512, 512, 64, BF16, false, ALL, false, 0},
+        {"BERT 512 padded", 32, 12, 512, 512, 64, BF16, false, PADDED, false, 0},
+        {"BERT 512 some", 32, 12, 512, 512, 64, BF16, false, SOME, false, 0},
+        {"T5 512 bias", 32, 12, 512, 512, 64, BF16, false, NONE, true, 0},
+        {"ViT 197", 128, 12, 197, 197, 64, BF16, false, NONE, false, 0},
+        {"64 x 4096", 4, 12, 4096, 4096, 64, BF16, false, NONE, false, 0},
+        {"64 x 4096 f16 causal", 4, 12, 4096, 4096, 64, F16, true, NONE, false, 0},
+        {"128 x 2048", 8, 12, 2048, 2048, 128, BF16, false, NONE, false, 0},
+        {"128 x 2048 causal", 8, 12, 2048, 2048, 128, BF16, true, NONE, false, 0},
     };
     for (const Problem& problem : large) Run(problem).time();
 #endif

@@ -1,0 +1,400 @@
+//! Batch normalisation, and what stands around it in a network: a residual, ReLU, their gradients.
+//!
+//! Channels in eights have kernels with accesses of 16 bytes (`batch_norm_wide.cu`), which take in what stands around; other channels,
+//! and images whose channels are not last, have a thread for each channel (`batch_norm.cu`). Sums have the declared order, or under the
+//! guarantee `device` another fixed one in one pass over memory (`batch_norm_sums.cu`).
+
+use super::{Arithmetic, Call, Operand, columns};
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
+use crate::graph::{DType, Op};
+
+/// Threads of a block of the kernels that have one channel in each thread, and how many rows each of them takes.
+const APPLY: (u32, usize) = (256, 16);
+/// Threads of a block of the kernels for channels in eights, and the most of them side by side.
+const EIGHTS: (u32, usize) = (256, 8);
+/// Blocks of threads that sum one operand, or more: four for each multiprocessor of an H200.
+const SUMMING: [usize; 2] = [528, 528];
+/// Blocks of threads that go over memory once, at the least; where rows are many, a thread takes up to so many groups of four.
+const APPLYING: (usize, usize) = (1056, 8);
+/// Threads from which on the sums of a portable normalisation have eight channels each: fewer do not keep memory busy. Tests take
+/// small operands.
+const BUSY: usize = if cfg!(test) { 4 } else { 16_384 };
+
+/// What follows a normalisation in its launch, in this order.
+#[derive(Clone, Copy, Debug)]
+pub struct Follow {
+    /// How the normalised value is rounded.
+    pub normal: DType,
+    /// What is added to it, and how the sum is rounded.
+    pub residual: Option<(Tensor, DType)>,
+    /// Whether ReLU is taken at the end.
+    pub rectify: bool,
+}
+
+/// The gradient that comes into a normalisation, and what it is made of in the launches that use it.
+#[derive(Clone, Copy, Debug)]
+pub enum Incoming {
+    /// It is there.
+    Plain(Tensor),
+    /// Of a ReLU of the normalised values.
+    Rectified {
+        /// The gradient behind the ReLU.
+        dy: Tensor,
+        /// β, of which and of the other operands the normalised values are made once more.
+        beta: Tensor,
+        /// How normalised values are rounded.
+        normal: DType,
+        /// How the gradient before the ReLU is rounded.
+        masked: DType,
+    },
+    /// Of a ReLU of other values.
+    Masked {
+        /// The gradient behind the ReLU: one, or the sum of two and how that is rounded.
+        dy: (Tensor, Option<(Tensor, DType)>),
+        /// The operand of the ReLU or its result: it passes where that is above 0.
+        mask: Tensor,
+        /// Takes the gradient before the ReLU.
+        masked: Tensor,
+    },
+}
+
+/// The launches of a node of this family; false where there is no kernel.
+pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
+    let follow = Follow { normal: call.output(0).format, residual: None, rectify: false };
+    match call.op {
+        Op::BatchNorm { .. } => training(call, &follow, call.output(0), launches),
+        Op::BatchNormInference { .. } => inference(call, &follow, call.output(0), launches),
+        Op::BatchNormBackward => backward(call, &Incoming::Plain(call.input(0)), launches),
+        _ => false,
+    }
+}
+
+/// A normalisation, the addition of a residual if there is one, ReLU if there is one.
+pub fn forward_group(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let ([norm, ..], [.., last]) = (calls, calls) else { return false };
+    let mut follow = Follow { normal: norm.output(0).format, residual: None, rectify: false };
+    for call in &calls[1..] {
+        match call.op {
+            Op::Add => {
+                // The sum has no other effect than its operand's value, whichever operand stands first.
+                let own = norm.outputs[0].value.name.as_str();
+                let Some(other) = call.inputs.iter().find(|operand| operand.value.name != own) else {
+                    return false;
+                };
+                follow.residual = Some((other.tensor, call.output(0).format));
+            }
+            _ => follow.rectify = true,
+        }
+    }
+    match norm.op {
+        Op::BatchNorm { .. } => training(norm, &follow, last.output(0), launches),
+        _ => inference(norm, &follow, last.output(0), launches),
+    }
+}
+
+/// The sum of two gradients if there is one, the gradient of ReLU, that of a normalisation. `beside` are β and the normalised value if
+/// that is made once more.
+pub fn backward_group(calls: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launches) -> bool {
+    let [sums @ .., relu, norm] = calls else { return false };
+    let masked = relu.output(0);
+    let incoming = match (beside, sums) {
+        ([beta, normal], _) => Incoming::Rectified {
+            dy: relu.input(0),
+            beta: beta.tensor,
+            normal: normal.tensor.format,
+            masked: masked.format,
+        },
+        (_, []) => Incoming::Masked { dy: (relu.input(0), None), mask: relu.input(1), masked },
+        (_, [sum, ..]) => {
+            let dy = (sum.input(0), Some((sum.input(1), sum.output(0).format)));
+            Incoming::Masked { dy, mask: relu.input(1), masked }
+        }
+    };
+    backward(norm, &incoming, launches)
+}
+
+/// The rows × channels matrix of a batch normalisation.
+struct Matrix {
+    rows: usize,
+    channels: usize,
+    /// Elements of a channel that lie next to each other; 1 with channels last.
+    pixels: usize,
+}
+
+/// How threads that have eight channels each lie on a matrix.
+#[derive(Clone, Copy)]
+struct Strips {
+    /// Threads side by side.
+    lanes: usize,
+    /// Blocks side by side.
+    across: usize,
+}
+
+impl Strips {
+    /// Rows of the parts that blocks of threads take, in whole groups of `group` rows a thread; so that there are about `wanted` blocks.
+    fn part(self, rows: usize, group: usize, wanted: usize) -> usize {
+        let unit = EIGHTS.0 as usize / self.lanes * group;
+        let units = rows.div_ceil(unit);
+        let parts = (wanted / self.across).clamp(1, units);
+        units.div_ceil(parts) * unit
+    }
+}
+
+impl Matrix {
+    fn new(call: &Call<'_>, x: &Operand<'_>) -> Self {
+        let channels = x.size(1);
+        let pixels = x.shape().iter().skip(2).product();
+        let rows = x.elements().checked_div(channels).unwrap_or(0);
+        Self { rows, channels, pixels: if call.channels_last() { 1 } else { pixels } }
+    }
+
+    /// Where channels come in eights and there are rows.
+    fn strips(&self) -> Option<Strips> {
+        let eights = self.channels / 8;
+        let fits = self.pixels == 1 && self.rows > 0 && eights > 0 && self.channels.is_multiple_of(8);
+        let lanes = (1 << eights.trailing_zeros().min(8)).min(EIGHTS.1);
+        (fits && eights / lanes <= 65_535).then_some(Strips { lanes, across: eights / lanes })
+    }
+
+    /// Room for one f32 a channel.
+    fn scratch(&self, count: usize, launches: &mut Launches) -> u64 {
+        launches.scratch(count * self.channels * 4)
+    }
+
+    fn sizes(&self, arguments: Arguments) -> Arguments {
+        arguments.size(self.rows).size(self.channels).size(self.pixels)
+    }
+
+    /// A kernel with a channel in each thread, over all rows.
+    fn each(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
+        let width = APPLY.0 as usize;
+        let side = if self.channels < width { width / self.channels.max(1) } else { 1 };
+        let grid = [self.rows.div_ceil(side * APPLY.1), self.channels.div_ceil(width), 1];
+        launches.kernel(name, grid, APPLY.0, self.sizes(arguments).int(APPLY.1 as i32));
+    }
+
+    /// A kernel with eight channels in each thread, over all rows; the last arguments are numbers.
+    fn each_eight<const COUNT: usize>(
+        &self,
+        strips: Strips,
+        name: &'static str,
+        arguments: Arguments,
+        last: [i32; COUNT],
+        launches: &mut Launches,
+    ) {
+        let unit = EIGHTS.0 as usize / strips.lanes * 4;
+        let passes = (self.rows.div_ceil(unit) * strips.across / APPLYING.0).clamp(1, APPLYING.1);
+        let part = passes * unit;
+        let arguments = arguments.size(self.rows).size(self.channels).size(part).int(strips.lanes as i32);
+        let arguments = last.into_iter().fold(arguments, Arguments::int);
+        self.over(strips, part, name, arguments, launches);
+    }
+
+    /// Launches a kernel whose blocks of threads take `part` rows each.
+    fn over(
+        &self,
+        strips: Strips,
+        part: usize,
+        name: &'static str,
+        arguments: Arguments,
+        launches: &mut Launches,
+    ) {
+        launches.kernel(name, [self.rows.div_ceil(part), strips.across, 1], EIGHTS.0, arguments);
+    }
+
+    /// The arguments of a kernel that sums in one pass, which leaves zeros where it counts.
+    fn summing(
+        &self,
+        strips: Strips,
+        part: usize,
+        arguments: Arguments,
+        launches: &mut Launches,
+    ) -> Arguments {
+        let partials = self.scratch(2 * self.rows.div_ceil(part), launches);
+        let done = launches.constant(&vec![0; strips.across * 4]);
+        let arguments = arguments.size(self.rows).size(self.channels).size(part).int(strips.lanes as i32);
+        arguments.address(partials).address(done)
+    }
+
+    /// A kernel with eight columns of a block of rows in each thread.
+    fn each_block_of_eight(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
+        let threads = columns::blocks(self.rows) * (self.channels / 8);
+        launches.kernel(name, [threads.div_ceil(64), 1, 1], 64, arguments);
+    }
+}
+
+/// Number of a format that may not be there.
+fn optional(format: Option<DType>) -> i32 {
+    format.map_or(-1, number)
+}
+
+/// The training form; what follows is there only where channels come in eights and last.
+pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Launches) -> bool {
+    let Op::BatchNorm { eps, momentum } = call.op else { return false };
+    let [x, gamma, beta, old_mean, old_variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
+    let [mean, rstd, new_mean, new_variance] = [1, 2, 3, 4].map(|index| call.output(index));
+    let matrix = Matrix::new(call, &call.inputs[0]);
+    let own = matrix.scratch(2, launches);
+    let [own_mean, own_rstd] = [own, own + 4 * matrix.channels as u64];
+    let before =
+        |arguments: Arguments| arguments.float(*eps).float(*momentum).tensor(old_mean).tensor(old_variance);
+    match matrix.strips().filter(|_| call.arithmetic == Arithmetic::Device) {
+        Some(strips) => {
+            let part = strips.part(matrix.rows, 8, SUMMING[0]);
+            let arguments = matrix.summing(strips, part, Arguments::new().tensor(x), launches);
+            let arguments = before(arguments).tensor(mean).tensor(rstd).tensor(new_mean).tensor(new_variance);
+            matrix.over(strips, part, "batch_norm_statistics", arguments.address(own), launches);
+        }
+        None => {
+            let (rows, channels, blocks) = (matrix.rows, matrix.channels, columns::blocks(matrix.rows));
+            let partials = matrix.scratch(blocks, launches);
+            let totals = || Arguments::new().address(partials).size(blocks).size(rows).size(channels);
+            block_sums(&matrix, x, 0, partials, launches);
+            let arguments = totals().tensor(mean).address(own_mean);
+            columns::each_total("batch_norm_mean", 1, channels, arguments, launches);
+            block_sums(&matrix, x, own_mean, partials, launches);
+            let arguments = before(totals().address(own_mean)).tensor(rstd).address(own_rstd);
+            let arguments = arguments.tensor(new_mean).tensor(new_variance);
+            columns::each_total("batch_norm_variance", 1, channels, arguments, launches);
+        }
+    }
+    let statistics = [Tensor::f32(own_mean), Tensor::f32(own_rstd), Tensor::NONE];
+    apply(&matrix, [x, y], statistics, *eps, [gamma, beta], follow, launches)
+}
+
+/// Block sums of x, or of its squared distance to a mean, in the declared order.
+fn block_sums(matrix: &Matrix, x: Tensor, mean: u64, partials: u64, launches: &mut Launches) {
+    let (rows, channels) = (matrix.rows, matrix.channels);
+    let arguments = Arguments::new().tensor(x).address(mean);
+    if matrix.strips().is_some() && columns::blocks(rows) * (channels / 8) >= BUSY {
+        let arguments = arguments.size(rows).size(channels).address(partials);
+        matrix.each_block_of_eight("batch_norm_blocks_wide", arguments, launches);
+    } else {
+        let arguments = matrix.sizes(arguments).address(partials);
+        columns::each_block("batch_norm_blocks", rows, channels, arguments, launches);
+    }
+}
+
+/// y = ((x - mean)·rstd)·γ + β and what follows; where the variance is there, rstd is made of it.
+fn apply(
+    matrix: &Matrix,
+    [x, y]: [Tensor; 2],
+    [mean, rstd, variance]: [Tensor; 3],
+    epsilon: f32,
+    [gamma, beta]: [Tensor; 2],
+    follow: &Follow,
+    launches: &mut Launches,
+) -> bool {
+    let arguments = Arguments::new().tensor(x).tensor(mean).tensor(rstd).tensor(variance);
+    let arguments = arguments.float(epsilon).tensor(gamma).tensor(beta);
+    let Some(strips) = matrix.strips() else {
+        matrix.each("batch_norm_apply", arguments.tensor(y), launches);
+        return follow.residual.is_none() && !follow.rectify;
+    };
+    let (residual, sum) = follow.residual.unzip();
+    let arguments = arguments.tensor(residual.unwrap_or(Tensor::NONE)).tensor(y);
+    let last = [number(follow.normal), optional(sum), i32::from(follow.rectify)];
+    matrix.each_eight(strips, "batch_norm_apply_wide", arguments, last, launches);
+    true
+}
+
+/// The evaluation form.
+pub fn inference(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Launches) -> bool {
+    let Op::BatchNormInference { eps } = call.op else { return false };
+    let [x, gamma, beta, mean, variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
+    let matrix = Matrix::new(call, &call.inputs[0]);
+    apply(&matrix, [x, y], [mean, Tensor::NONE, variance], *eps, [gamma, beta], follow, launches)
+}
+
+/// The gradients of [`training`]. The node's own first operand is not looked at; another than a plain one is there only where
+/// channels come in eights and last.
+pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -> bool {
+    let [x, gamma, mean, rstd] = [1, 2, 3, 4].map(|index| call.input(index));
+    let [dx, dgamma, dbeta] = [0, 1, 2].map(|index| call.output(index));
+    let matrix = Matrix::new(call, &call.inputs[1]);
+    let own = matrix.scratch(2, launches);
+    let Some(strips) = matrix.strips() else {
+        let Incoming::Plain(dy) = incoming else { return false };
+        return narrow_backward(&matrix, [*dy, x, gamma, mean, rstd], own, [dx, dgamma, dbeta], launches);
+    };
+    let (kind, [dy, more, mask, beta, masked], [normal, sum, masked_format]) = match *incoming {
+        Incoming::Plain(dy) => (0, [dy, Tensor::NONE, Tensor::NONE, Tensor::NONE, Tensor::NONE], [None; 3]),
+        Incoming::Rectified { dy, beta, normal, masked } => {
+            (1, [dy, Tensor::NONE, Tensor::NONE, beta, Tensor::NONE], [Some(normal), None, Some(masked)])
+        }
+        Incoming::Masked { dy: (dy, None), mask, masked } => {
+            (2, [dy, Tensor::NONE, mask, Tensor::NONE, masked], [None, None, Some(masked.format)])
+        }
+        Incoming::Masked { dy: (dy, Some((more, sum))), mask, masked } => {
+            (3, [dy, more, mask, Tensor::NONE, masked], [None, Some(sum), Some(masked.format)])
+        }
+    };
+    let operands = [dy, more, mask, x, gamma, beta, mean, rstd, masked];
+    let arguments = operands.into_iter().fold(Arguments::new(), Arguments::tensor);
+    let arguments = [normal, sum, masked_format].into_iter().map(optional).fold(arguments, Arguments::int);
+    if call.arithmetic == Arithmetic::Device {
+        let part = strips.part(matrix.rows, 4, SUMMING[1]);
+        let arguments = matrix.summing(strips, part, arguments, launches).tensor(dgamma).tensor(dbeta);
+        matrix.over(strips, part, SUMS[kind], arguments.address(own), launches);
+    } else {
+        let (channels, blocks) = (matrix.channels, columns::blocks(matrix.rows));
+        let partials = matrix.scratch(2 * blocks, launches);
+        if kind == 0 && blocks * (channels / 8) < BUSY {
+            let operands = [dy, x, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
+            let arguments = matrix.sizes(operands).size(blocks).address(partials);
+            columns::each_block("batch_norm_gradient_blocks", matrix.rows, channels, arguments, launches);
+        } else {
+            let arguments = arguments.size(matrix.rows).size(channels).size(blocks).address(partials);
+            matrix.each_block_of_eight(BLOCKS[kind], arguments, launches);
+        }
+        totals(&matrix, partials, [dgamma, dbeta], own, launches);
+    }
+    // What was masked is written, so that the last pass reads it as it is.
+    let (name, dy) = match kind {
+        1 => ("batch_norm_gradient_rectified", dy),
+        2 | 3 => ("batch_norm_gradient_wide", masked),
+        _ => ("batch_norm_gradient_wide", dy),
+    };
+    let operands = [dy, x, gamma, beta, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
+    let kept = kind == 1;
+    let formats = [normal.filter(|_| kept), masked_format.filter(|_| kept)].map(optional);
+    let arguments = operands.address(own).tensor(dx);
+    matrix.each_eight(strips, name, arguments, formats, launches);
+    true
+}
+
+const SUMS: [&str; 4] =
+    ["gradient_sums_plain", "gradient_sums_rectified", "gradient_sums_masked", "gradient_sums_joined"];
+const BLOCKS: [&str; 4] = [
+    "gradient_blocks_plain",
+    "gradient_blocks_rectified",
+    "gradient_blocks_masked",
+    "gradient_blocks_joined",
+];
+
+/// The gradients of the parameters from block sums.
+fn totals(matrix: &Matrix, partials: u64, [dgamma, dbeta]: [Tensor; 2], own: u64, launches: &mut Launches) {
+    let blocks = columns::blocks(matrix.rows);
+    let arguments = Arguments::new().address(partials).size(blocks).size(matrix.channels);
+    let arguments = arguments.tensor(dgamma).tensor(dbeta).address(own);
+    columns::each_total("batch_norm_gradient_totals", 2, matrix.channels, arguments, launches);
+}
+
+/// The gradients where each channel has a thread.
+fn narrow_backward(
+    matrix: &Matrix,
+    [dy, x, gamma, mean, rstd]: [Tensor; 5],
+    own: u64,
+    [dx, dgamma, dbeta]: [Tensor; 3],
+    launches: &mut Launches,
+) -> bool {
+    let blocks = columns::blocks(matrix.rows);
+    let partials = matrix.scratch(2 * blocks, launches);
+    let operands = || Arguments::new().tensor(dy).tensor(x);
+    let arguments = matrix.sizes(operands().tensor(mean).tensor(rstd)).size(blocks).address(partials);
+    columns::each_block("batch_norm_gradient_blocks", matrix.rows, matrix.channels, arguments, launches);
+    totals(matrix, partials, [dgamma, dbeta], own, launches);
+    let arguments = operands().tensor(gamma).tensor(mean).tensor(rstd).address(own).tensor(dx);
+    matrix.each("batch_norm_gradient", arguments, launches);
+    true
+}

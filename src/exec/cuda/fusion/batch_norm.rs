@@ -1,0 +1,128 @@
+//! Chains around batch normalisations of images whose channels are last and come in eights: what `dispatch/batch_norm.rs` has kernels
+//! for.
+
+use super::{Kind, View};
+use crate::exec::program::{Action, BufferId, Instruction, Layout, Place};
+use crate::graph::{DType, Op, Unary};
+
+const RELU: Op = Op::Unary(Unary::Relu);
+const RELU_BACKWARD: Op = Op::UnaryBackward(Unary::Relu);
+
+/// The normalisation that begins at a time, the addition of a residual, ReLU.
+pub(super) fn forward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
+    if !matches!(view.op(time)?, Op::BatchNorm { .. } | Op::BatchNormInference { .. }) {
+        return None;
+    }
+    let normalisation = view.at(time);
+    takes_part(view, normalisation.inputs[0], normalisation.inputs[1])?;
+    let (mut times, mut last) = (vec![time], normalisation.outputs[0]);
+    if let Some(sum) = view.only_reader(last)
+        && let Some(total) = residual(view, sum, last)
+    {
+        times.push(sum);
+        last = total;
+    }
+    if let Some(relu) = view.only_reader(last)
+        && view.op(relu) == Some(&RELU)
+        && view.at(relu).inputs == [last]
+    {
+        times.push(relu);
+    }
+    Some((Kind::NormForward, times))
+}
+
+/// The result of an addition of a value and another that lies alike.
+fn residual(view: &View<'_>, time: usize, value: BufferId) -> Option<BufferId> {
+    let (Op::Add, [a, b], [sum]) = (view.op(time)?, &view.at(time).inputs[..], &view.at(time).outputs[..])
+    else {
+        return None;
+    };
+    let alike = [a, b].into_iter().all(|operand| lies_alike(view, *operand, value));
+    ((*a == value) != (*b == value) && alike && lies_alike(view, *sum, value)).then_some(*sum)
+}
+
+/// Whether two values have as many elements in the same order. Operands of an addition that have as many as its result are not stretched.
+fn lies_alike(view: &View<'_>, a: BufferId, b: BufferId) -> bool {
+    let [a, b] = [a, b].map(|buffer| &view.planned.program.buffers[buffer]);
+    (a.elements, a.layout) == (b.elements, b.layout)
+}
+
+/// Whether kernels take in what stands around a normalisation of x with these factors.
+fn takes_part(view: &View<'_>, x: BufferId, gamma: BufferId) -> Option<()> {
+    let [x, gamma] = [x, gamma].map(|buffer| &view.planned.program.buffers[buffer]);
+    let eights = gamma.elements.is_multiple_of(8) && (8..=1 << 16).contains(&gamma.elements);
+    (x.layout == Layout::ChannelsLast && x.elements > 0 && eights).then_some(())
+}
+
+/// The gradient of the normalisation at a time, after that of the ReLU behind it, after the sum of two gradients.
+pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
+    if view.op(time)? != &Op::BatchNormBackward {
+        return None;
+    }
+    let gradient = view.at(time);
+    takes_part(view, gradient.inputs[1], gradient.inputs[2])?;
+    let incoming = gradient.inputs[0];
+    let relu = maker(view, incoming)?;
+    if view.op(relu) != Some(&RELU_BACKWARD) || view.at(relu).outputs != [incoming] {
+        return None;
+    }
+    let [behind, mask] = view.at(relu).inputs[..] else { return None };
+    if ![behind, mask].into_iter().all(|operand| lies_alike(view, operand, incoming)) {
+        return None;
+    }
+    if view.only_reader(incoming) == Some(time) {
+        forward_of(view, relu, time)?;
+        return Some((Kind::RectifiedNormBackward, vec![relu, time]));
+    }
+    let sum = maker(view, behind).filter(|sum| {
+        let alike = |operand: &BufferId| lies_alike(view, *operand, behind);
+        view.op(*sum) == Some(&Op::Add)
+            && view.at(*sum).outputs == [behind]
+            && view.at(*sum).inputs.iter().all(alike)
+            && view.only_reader(behind) == Some(relu)
+    });
+    Some((Kind::NormBackward, sum.into_iter().chain([relu, time]).collect()))
+}
+
+/// The one instruction that writes a result.
+fn maker(view: &View<'_>, result: BufferId) -> Option<usize> {
+    let owner = view.planned.program.owner(result);
+    let mut writers = view.writes.iter().enumerate().filter(|(_, owners)| owners.contains(&owner));
+    let (time, _) = writers.next()?;
+    let own = matches!(view.planned.program.buffers[owner].place, Place::Slot(_));
+    (own && writers.next().is_none()).then_some(time)
+}
+
+/// An instruction and its op, whether it is in a group or not.
+fn any_op<'a>(view: &'a View<'_>, time: usize) -> Option<(&'a Op, &'a Instruction)> {
+    let instruction = view.at(time);
+    match instruction.action {
+        Action::Run(node) => Some((&view.nodes[node].op, instruction)),
+        Action::Relayout => None,
+    }
+}
+
+/// The normalisation whose values the ReLU took that these two are the gradients of, if they can be made once more: of operands that
+/// are still what they were.
+fn forward_of<'a>(view: &'a View<'_>, relu_backward: usize, backward: usize) -> Option<&'a Instruction> {
+    let (_, relu) =
+        any_op(view, maker(view, view.at(relu_backward).inputs[1])?).filter(|(op, _)| **op == RELU)?;
+    let (_, norm) =
+        any_op(view, maker(view, relu.inputs[0])?).filter(|(op, _)| matches!(op, Op::BatchNorm { .. }))?;
+    let [_, x, gamma, mean, rstd] = view.at(backward).inputs[..] else { return None };
+    let same = norm.outputs[..3] == [relu.inputs[0], mean, rstd] && norm.inputs[..2] == [x, gamma];
+    let exact = [mean, rstd].into_iter().all(|buffer| view.planned.formats[buffer] == DType::F32);
+    let steady = [gamma, norm.inputs[2]].into_iter().all(|buffer| view.is_persistent(buffer));
+    (same && exact && steady && maker(view, x).is_some()).then_some(norm)
+}
+
+/// What the kernel of a group needs beside the operands of its members: for a ReLU whose operand is made once more the offsets, which
+/// are persistent, and how that operand was rounded.
+pub(super) fn beside(view: &View<'_>, kind: Kind, times: &[usize]) -> Vec<BufferId> {
+    match (kind, times) {
+        (Kind::RectifiedNormBackward, [relu, time]) => {
+            forward_of(view, *relu, *time).map_or(Vec::new(), |norm| vec![norm.inputs[2], norm.outputs[0]])
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,302 @@
+//! Batch normalisation of channels in eights: sums under the guarantee `device`, and chains with what stands around them against the
+//! same nodes one by one.
+
+use super::super::fusion::Kind;
+use super::*;
+use crate::graph::Unary;
+
+const FORWARD: Op = Op::BatchNorm { eps: 1e-5, momentum: 0.1 };
+
+/// Numbers around `centre` in a format.
+fn numbers(stream: u64, shape: &[usize], dtype: DType, centre: f32) -> (Value, Buffer) {
+    let value = value(shape, dtype);
+    let format = dtype.format().unwrap_or(Format::F32);
+    let numbers = cases::mixed(stream, value.elements(), false);
+    (value, Buffer::Float(numbers.into_iter().map(|x| round(format, x + centre)).collect()))
+}
+
+fn positive(stream: u64, channels: usize) -> (Value, Buffer) {
+    let numbers = cases::mixed(stream, channels, false);
+    let numbers = numbers.into_iter().map(|x| x.abs() + 0.25).collect();
+    (value(&[channels], DType::F32), Buffer::Float(numbers))
+}
+
+/// Means and variances far apart, one row, several parts of several groups of rows, side by side.
+const SIZES: [[usize; 4]; 6] =
+    [[1, 8, 1, 1], [2, 24, 5, 7], [3, 64, 9, 9], [1, 256, 3, 3], [3, 128, 30, 31], [5, 64, 33, 32]];
+
+/// Sums have another order and no second pass, so a bound holds: some units of f32, relative to what was summed, or one of the format
+/// of the result.
+#[test]
+fn sums_of_the_device_are_near_and_repeat() {
+    for mut device in devices() {
+        for (shape, centre, dtype) in SIZES.iter().flat_map(|shape| {
+            [(shape, 0.0, DType::F16), (shape, 30.0, DType::F32), (shape, -7.0, DType::Bf16)]
+        }) {
+            let channels = shape[1];
+            let one = |stream| numbers(stream, &[channels], DType::F32, 0.5);
+            let statistic = || value(&[channels], DType::F32);
+            let x = || numbers(1, shape, dtype, centre);
+            let results = vec![value(shape, dtype), statistic(), statistic(), statistic(), statistic()];
+            let forward =
+                Case::new(FORWARD, vec![x(), one(2), one(3), one(4), positive(5, channels)], results);
+            let rows = (shape[0] * shape[2] * shape[3]) as f32;
+            let (mean, rstd) = {
+                let expected = forward.expected();
+                (expected[1].clone(), expected[2].clone())
+            };
+            let operands =
+                vec![numbers(6, shape, dtype, 0.1), x(), one(2), (statistic(), mean), (statistic(), rstd)];
+            let results = vec![value(shape, dtype), statistic(), statistic()];
+            let backward = Case::new(Op::BatchNormBackward, operands, results);
+            for mut case in [forward, backward] {
+                case.layout = Layout::ChannelsLast;
+                let [found, again] =
+                    [0; 2].map(|_| case.found(&mut *device, Arithmetic::Device).expect("a kernel"));
+                assert_eq!(format!("{found:?}"), format!("{again:?}"), "{shape:?} {dtype}");
+                let unit = match dtype {
+                    DType::F16 => 1.0 / 1024.0,
+                    DType::Bf16 => 1.0 / 128.0,
+                    _ => 2e-5,
+                };
+                for (index, (expected, found)) in case.expected().iter().zip(&found).enumerate() {
+                    let elements = case.outputs[index].elements();
+                    let is_sum = case.op == Op::BatchNormBackward && index > 0;
+                    let (unit, scale) = match (index, is_sum) {
+                        (0, _) => (unit, 1.0),
+                        (_, true) => (2e-7, rows * (1.0 + centre.abs())),
+                        _ => (1e-5, 1.0),
+                    };
+                    for (wanted, got) in expected.floats(elements).iter().zip(found.floats(elements)) {
+                        let near = (wanted - got).abs() <= unit * wanted.abs().max(scale);
+                        let equal = wanted == got || wanted.is_nan() && got.is_nan();
+                        assert!(
+                            near || equal,
+                            "{shape:?} {dtype} {} result {index}: {wanted} {got}",
+                            case.op.kind()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A node of a chain: its op, and which of the chain's values it reads and makes.
+type Link<'a> = (Op, &'a [usize], &'a [usize]);
+
+/// The values of a chain, of which the first have been made; and the number of values that only the chain itself reads.
+struct Chain<'a> {
+    values: Vec<Value>,
+    given: Vec<Buffer>,
+    links: &'a [Link<'a>],
+    beside: &'a [usize],
+    inner: &'a [usize],
+}
+
+impl Chain<'_> {
+    /// Runs the links one by one, or as a group in which inner values have no memory of their own; gives all values but those.
+    fn run(&self, device: &mut dyn Device, kind: Option<Kind>, arithmetic: Arithmetic) -> Vec<Buffer> {
+        let nowhere = device.allocate(16).expect("memory");
+        let mut tensors = Vec::new();
+        for (index, value) in self.values.iter().enumerate() {
+            let is_gone = kind.is_some() && self.inner.contains(&index);
+            let bytes = self.given.get(index).map_or(Vec::new(), |buffer| to_bytes(buffer, value.dtype));
+            let size = (value.elements() * value.dtype.bytes()).max(16);
+            let address = if is_gone { nowhere } else { device.allocate(size).expect("memory") };
+            if !is_gone {
+                device.upload(address, &bytes).expect("an upload");
+            }
+            tensors.push(Tensor { address, format: value.dtype });
+        }
+        let operands = |edges: &[usize]| -> Vec<Operand<'_>> {
+            edges.iter().map(|edge| Operand::new(tensors[*edge], &self.values[*edge])).collect()
+        };
+        let edges: Vec<_> =
+            self.links.iter().map(|(op, from, to)| (op, operands(from), operands(to))).collect();
+        let all = Convolutions::new(false);
+        let calls: Vec<Call<'_>> = edges
+            .iter()
+            .map(|(op, inputs, outputs)| Call {
+                op,
+                layout: Layout::ChannelsLast,
+                inputs,
+                outputs,
+                arithmetic,
+                tensor_cores: device.has_tensor_cores(),
+                seed: 42,
+                position: nowhere,
+                culprit: nowhere,
+                convolutions: &all,
+            })
+            .collect();
+        match kind {
+            Some(kind) => {
+                let beside = operands(self.beside);
+                launch_all(device, |launches| dispatch::run_group(kind, &calls, &beside, launches))
+                    .expect("a kernel");
+            }
+            None => calls.iter().for_each(|call| launch(device, call).expect("a kernel")),
+        }
+        let left = (0..tensors.len()).filter(|index| !self.inner.contains(index));
+        left.map(|index| from_device(device, tensors[index], &self.values[index])).collect()
+    }
+
+    /// Checks that the group leaves the bits of its members.
+    fn check(&self, kind: Kind, what: &str) {
+        for mut device in devices() {
+            for arithmetic in [Arithmetic::Portable, Arithmetic::Device] {
+                let alone = self.run(&mut *device, None, arithmetic);
+                let together = self.run(&mut *device, Some(kind), arithmetic);
+                let left = (0..self.values.len()).filter(|index| !self.inner.contains(index));
+                for ((a, b), index) in alone.iter().zip(&together).zip(left) {
+                    let elements = self.values[index].elements();
+                    let bits = |buffer: &Buffer| -> Vec<u32> {
+                        let canonical = |x: &f32| if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() };
+                        buffer.floats(elements).iter().map(canonical).collect()
+                    };
+                    assert!(bits(a) == bits(b), "{what} {kind:?} {arithmetic:?}: value {index}");
+                }
+            }
+        }
+    }
+}
+
+/// How x, the normalised value, the residual, the sum, the result are stored.
+const FORMATS: [[DType; 5]; 4] = [
+    [DType::F16; 5],
+    [DType::Bf16; 5],
+    [DType::F32; 5],
+    [DType::F32, DType::F16, DType::Bf16, DType::Bf16, DType::F16],
+];
+
+/// Names each value, and makes those that are given: images of a format with special numbers now and then, or channels.
+fn values(shape: &[usize], formats: &[Option<DType>], given: &[f32]) -> (Vec<Value>, Vec<Buffer>) {
+    let values: Vec<Value> = (0..)
+        .zip(formats)
+        .map(|(index, format): (usize, _)| {
+            let shape = if format.is_some() { shape } else { &shape[1..2] };
+            Value { name: format!("value {index}"), ..value(shape, format.unwrap_or(DType::F32)) }
+        })
+        .collect();
+    let numbers = given.iter().zip(&values).zip(20..).map(|((spread, value), stream)| {
+        let numbers = cases::mixed(stream, value.elements(), value.shape.len() > 1 && *spread < 0.0);
+        let format = value.dtype.format().unwrap_or(Format::F32);
+        let scaled =
+            numbers.into_iter().map(|x| if *spread == 0.0 { x.abs() + 0.5 } else { x * spread.abs() });
+        Buffer::Float(scaled.map(|x| round(format, x)).collect())
+    });
+    let numbers = numbers.collect();
+    (values, numbers)
+}
+
+#[test]
+fn normalisation_residual_and_relu_together_have_the_bits_of_each_alone() {
+    let (add, relu) = (Op::Add, Op::Unary(Unary::Relu));
+    for shape in [[2, 8, 5, 3], [1, 24, 9, 8], [3, 64, 20, 10]] {
+        for [x, normal, residual, sum, y] in FORMATS {
+            for special in [1.0, -1.0] {
+                // x, γ, β, running mean and variance, residual; normalised, four statistics, sum, result.
+                let formats = [Some(x), None, None, None, None, Some(residual), Some(normal), None, None];
+                let formats: Vec<_> = formats.into_iter().chain([None, None, Some(sum), Some(y)]).collect();
+                let (values, given) = values(&shape, &formats, &[special, 1.0, 1.0, 1.0, 0.0, special]);
+                let norm: Link<'_> = (FORWARD, &[0, 1, 2, 3, 4], &[6, 7, 8, 9, 10]);
+                let chains: [(&[Link<'_>], &[usize]); 4] = [
+                    (&[norm.clone(), (relu.clone(), &[6], &[12])], &[6, 11]),
+                    (&[norm.clone(), (add.clone(), &[5, 6], &[11])], &[6, 12]),
+                    (&[norm.clone(), (add.clone(), &[6, 5], &[11]), (relu.clone(), &[11], &[12])], &[6, 11]),
+                    (
+                        &[
+                            (Op::BatchNormInference { eps: 1e-5 }, &[0, 1, 2, 3, 4], &[6]),
+                            (relu.clone(), &[6], &[12]),
+                        ],
+                        &[6, 7, 8, 9, 10, 11],
+                    ),
+                ];
+                for (links, inner) in chains {
+                    let chain =
+                        Chain { values: values.clone(), given: given.clone(), links, beside: &[], inner };
+                    chain.check(Kind::NormForward, &format!("{shape:?} {formats:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_sum_relu_and_normalisation_together_have_the_bits_of_each_alone() {
+    let relu = Op::UnaryBackward(Unary::Relu);
+    for shape in [[2, 8, 5, 3], [1, 24, 9, 8], [3, 64, 20, 10]] {
+        for [x, mask, more, sum, masked] in FORMATS {
+            for special in [1.0, -1.0] {
+                // x, γ, mean, rstd, two gradients, the ReLU's result; their sum, the masked one, dx, dγ, dβ.
+                let formats =
+                    [Some(x), None, None, None, Some(sum), Some(more), Some(mask), Some(sum), Some(masked)];
+                let formats: Vec<_> = formats.into_iter().chain([Some(x), None, None]).collect();
+                let (values, given) = values(&shape, &formats, &[1.0, 1.0, 1.0, 0.0, 1.0, special, special]);
+                let norm: Link<'_> = (Op::BatchNormBackward, &[8, 0, 1, 2, 3], &[9, 10, 11]);
+                let chains: [(&[Link<'_>], &[usize]); 2] = [
+                    (&[(relu.clone(), &[4, 6], &[8]), norm.clone()], &[7]),
+                    (&[(Op::Add, &[4, 5], &[7]), (relu.clone(), &[7, 6], &[8]), norm.clone()], &[7]),
+                ];
+                for (links, inner) in chains {
+                    let chain =
+                        Chain { values: values.clone(), given: given.clone(), links, beside: &[], inner };
+                    chain.check(Kind::NormBackward, &format!("{shape:?} {formats:?}"));
+                }
+            }
+        }
+    }
+}
+
+/// The ReLU's operand is made once more, also where it is so small that it was rounded to 0.
+#[test]
+fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
+    let (relu, gradient) = (Op::Unary(Unary::Relu), Op::UnaryBackward(Unary::Relu));
+    for shape in [[2, 8, 5, 3], [1, 24, 9, 8], [3, 64, 20, 10]] {
+        for [x, normal, dy, masked, _] in FORMATS {
+            for (special, spread) in [(1.0, 1.0), (-1.0, 1.0), (1.0, 1e-7)] {
+                // x, γ, β, mean, rstd, dy; the normalised value and ReLU's of it, the masked gradient, dx, dγ, dβ, and what
+                // inference calls the variance.
+                let formats = [Some(x), None, None, None, None, Some(dy), Some(normal), Some(normal)];
+                let formats: Vec<_> =
+                    formats.into_iter().chain([Some(masked), Some(x), None, None, None]).collect();
+                let (values, mut given) =
+                    values(&shape, &formats, &[special, spread, spread, 1.0, 0.0, special]);
+                let channels = shape[1];
+                let variance: Vec<f32> =
+                    given[4].floats(channels).iter().map(|rstd| 1.0 / (rstd * rstd)).collect();
+                // What inference makes of the variance is what backward gets.
+                let rstd = variance.iter().map(|variance| 1.0 / variance.sqrt()).collect();
+                given[4] = Buffer::Float(rstd);
+                given.extend((6..12).map(|index| Buffer::zeros(values[index].elements(), false)));
+                given.push(Buffer::Float(variance));
+                let forward = Chain {
+                    values: values.clone(),
+                    given: given.clone(),
+                    links: &[
+                        (Op::BatchNormInference { eps: 0.0 }, &[0, 1, 2, 3, 12], &[6]),
+                        (relu.clone(), &[6], &[7]),
+                    ],
+                    beside: &[],
+                    inner: &[],
+                };
+                for mut device in devices() {
+                    given[7] = forward.run(&mut *device, None, Arithmetic::Portable).swap_remove(7);
+                }
+                let links: &[Link<'_>] = &[
+                    (gradient.clone(), &[5, 7], &[8]),
+                    (Op::BatchNormBackward, &[8, 0, 1, 3, 4], &[9, 10, 11]),
+                ];
+                let chain = Chain {
+                    values: values.clone(),
+                    given: given.clone(),
+                    links,
+                    beside: &[2, 6],
+                    inner: &[6, 8],
+                };
+                chain.check(Kind::RectifiedNormBackward, &format!("{shape:?} {formats:?} {spread}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Chains that become one launch: a model that has each of them, and that they are found in it. That they give the bits of their
+//! members is tested with the other samples.
+
+use super::samples::sample_steps;
+use crate::autodiff::samples::{self, Sample, apply, layer, linear, parallel, span};
+use crate::exec::cuda::fusion::Kind;
+use crate::exec::cuda::memory::Planned;
+use crate::exec::program::Action;
+use crate::graph::{Node, Op};
+use crate::plan::{Block, Combine, LayerKind};
+
+/// Two blocks of a transformer, of 64 numbers at 5 positions: one whose norms come first and whose queries, keys and values are slices
+/// of one product, and one whose norm comes last.
+pub fn blocks() -> Sample {
+    let norm = |path: &str| layer(path, LayerKind::LayerNorm { eps: 1e-5 });
+    let part = |name: &str, start: usize| {
+        let recall = Block::Recall { name: ":qkv".to_owned(), span: span(4) };
+        vec![recall, layer(name, LayerKind::Slice { axis: 2, start, length: 64 })]
+    };
+    let attention = LayerKind::Attention { heads: 2, causal: true, dropout: 0.0, terms: 1, scale: None };
+    let operands = vec![("query", part("query", 0)), ("key", part("key", 64)), ("value", part("value", 128))];
+    let first = vec![
+        norm("first.norm"),
+        linear("first.qkv", 192),
+        Block::Save { name: ":qkv".to_owned(), span: span(4) },
+        apply("first.attention", attention, operands),
+        linear("first.out", 64),
+    ];
+    let wide = |path: &str| {
+        vec![
+            linear(&format!("{path}.up"), 72),
+            layer(&format!("{path}.act"), LayerKind::Gelu { tanh: true }),
+            linear(&format!("{path}.down"), 64),
+        ]
+    };
+    let second = [vec![layer("second.norm", LayerKind::RmsNorm { eps: 1e-6 })], wide("second")].concat();
+    let body = vec![
+        linear("embed", 64),
+        parallel("first", Combine::Add, vec![Vec::new(), first]),
+        parallel("second", Combine::Add, vec![Vec::new(), second]),
+        parallel("last", Combine::Add, vec![Vec::new(), wide("last")]),
+        norm("last.norm"),
+        parallel("more", Combine::Add, vec![Vec::new(), wide("more")]),
+        norm("more.norm"),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    Sample { plan: samples::plan(body), features: [5, 12].into(), labels: samples::classes(3) }
+}
+
+/// The ops of each group of a kind.
+fn members(nodes: &[Node], planned: &Planned, kind: Kind) -> Vec<Vec<Op>> {
+    let groups = planned.groups.iter().flatten().filter(|group| group.kind == kind);
+    let ops = groups.map(|group| {
+        let nodes = group.members.iter().filter_map(|member| match member.action {
+            Action::Run(node) => Some(nodes[node].op.clone()),
+            Action::Relayout => None,
+        });
+        nodes.collect()
+    });
+    ops.collect()
+}
+
+#[test]
+fn chains_are_found() {
+    let mut seen = 0;
+    for (name, _, step) in sample_steps().into_iter().filter(|(name, ..)| name.starts_with("blocks")) {
+        seen += 1;
+        let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+        let planned = Planned::new(&nodes, &step.values, step.micro.len(), &[step.loss, step.norm]);
+        let lengths = |kind: Kind| -> Vec<usize> {
+            let groups = members(&nodes, &planned, kind);
+            groups.iter().map(Vec::len).collect()
+        };
+        // Three norms follow a sum. In mixed precision the value of the third is read as a half and as it is: it has a copy.
+        let mixed = name.contains("amp");
+        let norms = members(&nodes, &planned, Kind::ResidualNorm);
+        assert_eq!(norms.len(), 3, "{name}: {norms:?}");
+        assert!(norms.iter().all(|group| group[0] == Op::Add), "{name}: {norms:?}");
+        assert_eq!(norms.iter().any(|group| group.len() == 3), mixed, "{name}: {norms:?}");
+        // The gradients of the first two meet what goes around their blocks.
+        let gradients = members(&nodes, &planned, Kind::NormGradient);
+        assert_eq!(gradients.iter().filter(|group| group[1] == Op::Add).count(), 2, "{name}: {gradients:?}");
+        assert_eq!((lengths(Kind::Slices), lengths(Kind::Join)), (vec![3], vec![5]), "{name}");
+    }
+    assert!(seen > 0, "the sample is among the others");
+}
