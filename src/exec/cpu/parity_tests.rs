@@ -116,7 +116,7 @@ fn assert_near_beside(what: &str, found: &[f32], wanted: &[f32], allowed: Allowe
 }
 
 /// Compares a case in one format; the policy is the one that PyTorch's CPU has.
-fn compare(name: &str, mut sample: Sample, case: &Value, format: &str, allowed: [Allowed; 2]) {
+fn compare(name: &str, mut sample: Sample, case: &Value, format: &str, allowed: [Allowed; 3]) {
     sample.plan.precision =
         policy(if format == "f32" { "std:precision/fp32" } else { "std:precision/amp-bf16-cpu" });
     let expected = &case[format];
@@ -141,18 +141,18 @@ fn compare(name: &str, mut sample: Sample, case: &Value, format: &str, allowed: 
             Some(layer) => largest(&floats(&wanted[&format!("{layer}key.weight")])),
             None => largest(&wanted_gradient),
         };
-        assert_near_beside(&what, &gradient, &wanted_gradient, allowed[0], beside);
+        assert_near_beside(&what, &gradient, &wanted_gradient, allowed[1], beside);
     }
     let mut losses = Vec::new();
     for (number, batch) in (0..).zip(&batches) {
         losses.push(trained.step(0, std::slice::from_ref(batch), number, 0.05).loss);
     }
-    assert_near(&format!("{name} {format} losses"), &losses, &floats(&expected["losses"]), allowed[1]);
+    assert_near(&format!("{name} {format} losses"), &losses, &floats(&expected["losses"]), allowed[2]);
     for (parameter, values) in expected["end"].as_object().expect("last values") {
         let wanted = floats(values);
         let cell = trained.cell(parameter).unwrap_or_else(|| panic!("{name} has no {parameter}"));
         let what = format!("{name} {format} {parameter} after ten steps");
-        assert_near(&what, cell.floats(wanted.len()), &wanted, allowed[1]);
+        assert_near(&what, cell.floats(wanted.len()), &wanted, allowed[2]);
     }
 }
 
@@ -177,7 +177,7 @@ fn gradients(engine: &mut Engine, batch: &Batch) -> Vec<(String, Vec<f32>)> {
 fn f32_is_pytorchs() {
     let recorded = recorded();
     for (name, sample) in cases() {
-        let allowed = [Allowed::Part(1e-6), Allowed::Part(2e-6)];
+        let allowed = [1e-6, 1e-6, 2e-6].map(Allowed::Part);
         compare(name, sample, &recorded[name], "f32", allowed);
     }
 }
@@ -186,7 +186,10 @@ fn f32_is_pytorchs() {
 fn bf16_is_that_of_pytorchs_cpu_autocast() {
     let recorded = recorded();
     for (name, sample) in cases() {
-        compare(name, sample, &recorded[name], "bf16", [Allowed::Ulps(2.0), Allowed::Ulps(2.0)]);
+        // Between its two products PyTorch's attention rounds the probabilities and their gradients to bf16, amp's does not: what
+        // is before it may be a unit farther on each side.
+        let gradients = if ["block", "bert"].contains(&name) { 4.0 } else { 2.0 };
+        compare(name, sample, &recorded[name], "bf16", [2.0, gradients, 2.0].map(Allowed::Ulps));
     }
 }
 
