@@ -178,7 +178,7 @@ catalogue! {
     RUN_MEMORY = 708, "this machine has too little memory for the run";
     RUN_NO_KERNEL = 709, "an op has no kernel for the device";
     RUN_DEVICE = 710, "the device failed, or is not there";
-    RUN_SKIP_BUDGET = 711, "too many steps were skipped";
+    RUN_SKIP_BUDGET = 714, "too many steps were skipped";
     DATA_MISSING = 720, "a source is missing";
     DATA_UNREADABLE = 721, "a source cannot be read";
     DATA_GZIP = 722, "gzip is damaged";

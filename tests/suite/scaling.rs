@@ -33,15 +33,15 @@ fn a_scaler_that_stops_a_run_names_the_value_and_keeps_the_last_good_step() {
         ),
         (
             "scaler \"guarded\" max-skips=2 at-floor=\"hold\"",
-            "AMP0711",
+            "AMP0714",
             "3 steps in a row were skipped, more than `max-skips=2`",
         ),
         (
             "scaler \"guarded\" max-skips-total=4",
-            "AMP0711",
+            "AMP0714",
             "5 steps were skipped, more than `max-skips-total=4`",
         ),
-        ("scaler \"static\" scale=8.0 max-skips=1", "AMP0711", "2 steps in a row were skipped"),
+        ("scaler \"static\" scale=8.0 max-skips=1", "AMP0714", "2 steps in a row were skipped"),
     ] {
         let place = overflowing(scaler);
         let answer = place.amp(&["run"]).ends(1);
