@@ -265,7 +265,7 @@ impl Backward<'_> {
             | Op::LossGradient { .. }
             | Op::Accumulate
             | Op::StageBuffer
-            | Op::Unscale
+            | Op::Unscale { .. }
             | Op::GlobalNorm
             | Op::ClipCoefficient { .. }
             | Op::Update { .. }

@@ -9,11 +9,13 @@ use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Model, Operand, Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Share, Train,
+    Masters, Model, Operand, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Share,
+    SkipRules, Train,
 };
 use std::collections::BTreeMap;
 
 /// A model with what it is fed.
+#[derive(Clone, Debug)]
 pub struct Sample {
     /// The whole plan.
     pub plan: Plan,
@@ -97,6 +99,7 @@ pub fn amp(low: Format) -> Policy {
         low,
         classes: low_kinds.into_iter().chain(f32_kinds).collect(),
         rules: Vec::new(),
+        masters: Masters::F32,
     }
 }
 
@@ -107,6 +110,7 @@ pub fn full() -> Policy {
         low: Format::F32,
         classes: BTreeMap::new(),
         rules: Vec::new(),
+        masters: Masters::F32,
     }
 }
 
@@ -131,7 +135,15 @@ pub fn plan(body: Vec<Block>) -> Plan {
         },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
-        scaler: Scaler::Dynamic { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, floor: 1.0 },
+        scaler: Scaler::Dynamic {
+            init: 65536.0,
+            growth: 2.0,
+            backoff: 0.5,
+            interval: 2000,
+            floor: 1.0,
+            knobs: ScaleKnobs::default(),
+            skips: SkipRules::default(),
+        },
         optimizer: Optimizer::AdamW { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 },
         groups: Vec::new(),
         schedule: Schedule { kind: ScheduleKind::Constant, warmup: 0 },
@@ -274,7 +286,7 @@ pub fn gated() -> Sample {
     ];
     let mut plan = plan(body);
     plan.loss = Loss::MeanSquaredError;
-    plan.scaler = Scaler::Static { scale: 1024.0 };
+    plan.scaler = Scaler::Static { scale: 1024.0, skips: SkipRules::default() };
     plan.optimizer = Optimizer::Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
     plan.train.accumulate = 4;
     Sample { plan, features: [2, 3].into(), labels: LabelKind::Target(Vec::new()) }

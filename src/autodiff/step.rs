@@ -4,8 +4,11 @@ use super::StepGraph;
 use super::backward::{backward, seed};
 use crate::graph::glob;
 use crate::graph::names::Names;
-use crate::graph::{Buffer, DType, Node, Op, Parameter, Role, Value, ValueId, evaluation_form};
-use crate::plan::{Optimizer, ParameterGroup, Plan, Scaler};
+use crate::graph::{
+    Buffer, DType, Node, Op, Parameter, Role, ScaleGuard, Stored, Value, ValueId, evaluation_form,
+    named_stream,
+};
+use crate::plan::{AtFloor, Masters, Optimizer, ParameterGroup, Plan, Policy, Refill, ScaleKnobs, Scaler};
 use crate::precision::PreciseGraph;
 
 /// Makes the training step of a precise graph: of the plan, the optimizer, the scaler, clipping and accumulation count.
@@ -228,7 +231,8 @@ impl<'a> Builder<'a> {
         let gradients = self.step.gradients.clone();
         let inputs = [&[self.step.scale], gradients.as_slice()].concat();
         let outputs = [&[found], gradients.as_slice()].concat();
-        self.update_node("scaler", Op::Unscale, inputs, outputs);
+        let after = self.plan.scaler.skips().check_after;
+        self.update_node("scaler", Op::Unscale { after }, inputs, outputs);
         Some(found)
     }
 
@@ -263,8 +267,9 @@ impl<'a> Builder<'a> {
             inputs.extend(&states);
             let outputs = [&[parameter], states.as_slice()].concat();
             let layer = layer_of(&self.step.value(parameter).name);
-            let op =
-                Op::Update { rule: rule.clone(), found: found.is_some(), clipped: coefficient.is_some() };
+            let stored = stored(&self.plan.precision, &self.step.value(parameter).name);
+            let (found, clipped) = (found.is_some(), coefficient.is_some());
+            let op = Op::Update { rule: rule.clone(), found, clipped, stored };
             self.update_node(&layer, op, inputs, outputs);
             self.step.states.extend(states);
         }
@@ -287,10 +292,17 @@ impl<'a> Builder<'a> {
         let step = self.step.step;
         let inputs = std::iter::once(step).chain(found).collect();
         self.update_node("step", Op::AdvanceStep { found: found.is_some() }, inputs, vec![step]);
-        if let (Scaler::Dynamic { growth, backoff, interval, .. }, Some(found)) = (&self.plan.scaler, found) {
+        if let (Some(op), Some(found)) = (scaler_update(&self.plan.scaler), found) {
             let (scale, tracker) = (self.step.scale, self.step.tracker);
-            let op = Op::ScalerUpdate { growth: *growth, backoff: *backoff, interval: *interval };
-            self.update_node("scaler", op, vec![scale, tracker, found], vec![scale, tracker]);
+            let (mut inputs, mut outputs) = (vec![scale, tracker, found], vec![scale, tracker]);
+            if matches!(op, Op::ScalerUpdate { guard: Some(_), .. }) {
+                let counts = ["scaler.tolerated", "scaler.skips"]
+                    .map(|name| self.scalar(name, DType::I32, Role::State));
+                inputs.extend(counts);
+                outputs.extend(counts);
+                self.step.states.extend(counts);
+            }
+            self.update_node("scaler", op, inputs, outputs);
         }
         if self.plan.train.accumulate > 1 {
             for index in 0..self.step.gradients.len() {
@@ -340,4 +352,46 @@ impl<'a> Builder<'a> {
 /// The layer path of a parameter's name.
 fn layer_of(parameter: &str) -> String {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer).to_owned()
+}
+
+/// The op that moves the loss scale after a step; `None` where it has no state.
+pub fn scaler_update(scaler: &Scaler) -> Option<Op> {
+    let guarded = scaler.has_knobs();
+    match scaler {
+        Scaler::None => None,
+        // A factor of 1 leaves the scale; what moves is the count of skipped steps in a row.
+        Scaler::Static { .. } => guarded.then(|| Op::ScalerUpdate {
+            growth: 1.0,
+            backoff: 1.0,
+            interval: u32::MAX,
+            guard: Some(guard(&ScaleKnobs::default(), 0.0)),
+        }),
+        Scaler::Dynamic { growth, backoff, interval, floor, knobs, .. } => Some(Op::ScalerUpdate {
+            growth: *growth,
+            backoff: *backoff,
+            interval: *interval,
+            guard: guarded.then(|| guard(knobs, *floor)),
+        }),
+    }
+}
+
+fn guard(knobs: &ScaleKnobs, floor: f32) -> ScaleGuard {
+    ScaleGuard {
+        hysteresis: knobs.hysteresis,
+        refill_on_good: knobs.refill == Refill::GoodStep,
+        late: knobs.late_growth,
+        // Where the run stops below the floor, the scale is seen below it.
+        floor: if knobs.at_floor == AtFloor::Stop { 0.0 } else { floor },
+        ceiling: knobs.ceiling,
+    }
+}
+
+/// How a parameter is rounded after its update.
+fn stored(policy: &Policy, parameter: &str) -> Option<Stored> {
+    let stream = match policy.masters {
+        Masters::F32 => return None,
+        Masters::Nearest => None,
+        Masters::Stochastic => Some(named_stream("round", parameter)),
+    };
+    Some(Stored { format: policy.low, stream })
 }

@@ -122,6 +122,8 @@ pub enum Command {
     Predict(PredictArguments),
     /// Write a checkpoint under the names and layouts of another library, such as Hugging Face's
     Export(ExportArguments),
+    /// Say the loss scaler of DeepSpeed, Megatron-LM or PyTorch as a node of a manifest
+    Import(ImportArguments),
     /// List, check and clean the store
     Store(StoreArguments),
     /// Speak the language server protocol on standard input and output, for editors
@@ -184,6 +186,9 @@ pub struct RunArguments {
     /// Stop when standard input ends; `verify` asks this of the runs that it repeats
     #[arg(long, hide = true)]
     pub stop_with_input: bool,
+    /// Count the exponents of all values and gradients of these steps, such as `--probe=1,100` [default: 1]
+    #[arg(long, value_name = "STEPS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    pub probe: Vec<u64>,
     /// Prepare the data anew instead of taking it from the store
     #[arg(long)]
     pub rebuild: bool,
@@ -456,6 +461,17 @@ pub struct PredictArguments {
     /// Threads and instruction set.
     #[command(flatten)]
     pub machine: Machine,
+}
+
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+pub struct ImportArguments {
+    /// DeepSpeed configuration (JSON), script with Megatron's flags, or program with a call of `GradScaler`
+    #[arg(value_parser = path, value_hint = ValueHint::FilePath)]
+    pub file: Utf8PathBuf,
+    /// The library that the file is of [default: guessed from it]
+    #[arg(long, value_name = "LIBRARY", value_parser = crate::resolve::import::LIBRARIES)]
+    pub from: Option<String>,
 }
 
 /// Arguments of `export`.

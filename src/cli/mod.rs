@@ -17,6 +17,7 @@ mod failure;
 mod fmt;
 mod graph;
 mod hostile;
+mod import;
 mod init;
 mod lock;
 mod lockfile;
@@ -24,6 +25,7 @@ mod lsp;
 mod man;
 mod pipeline;
 mod predict;
+mod probed;
 mod progress;
 mod repeat;
 mod results;
@@ -143,6 +145,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Bench(arguments) => bench::run(&arguments, ui),
         Command::Predict(arguments) => predict::run(&arguments, ui),
         Command::Export(arguments) => export::run(&arguments, ui),
+        Command::Import(arguments) => import::run(&arguments, ui),
         Command::Store(arguments) => store::run(&arguments, ui),
         Command::Lsp => Ok(lsp::run()),
         Command::Completions(arguments) => Ok(completions::run(&arguments, ui)),

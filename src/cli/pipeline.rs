@@ -507,7 +507,7 @@ fn exit_of(code: u16) -> Exit {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
         705..=710 | 760..=763 => Exit::Machine,
-        701 | 702 | 711 | 713 => Exit::No,
+        701 | 702 | 711 | 713 | 714 => Exit::No,
         712 => Exit::Integrity,
         _ => Exit::Usage,
     }

@@ -31,15 +31,20 @@ impl<'a> Progress<'a> {
     }
 
     /// A step was done.
-    pub fn step(&mut self, step: u64, loss: f32) {
+    pub fn step(&mut self, step: u64, loss: f32, scale: Option<f32>, skipped: u64) {
+        let scaled = || {
+            let scale = scale.map_or_else(String::new, |scale| format!(", scale {scale}"));
+            if skipped > 0 { format!("{scale}, {skipped} skipped") } else { scale }
+        };
         match &self.bar {
             Some(bar) => {
                 bar.set_position(step);
-                bar.set_message(format!("loss {loss:.4}"));
+                bar.set_message(format!("loss {loss:.4}{}", scaled()));
             }
             None if self.since_line.seconds() >= LINE_EVERY => {
                 self.since_line = Stopwatch::start();
-                self.ui.status("Running", &format!("step {step} of {}, loss {loss:.4}", self.total));
+                let what = format!("step {step} of {}, loss {loss:.4}{}", self.total, scaled());
+                self.ui.status("Running", &what);
             }
             None => {}
         }

@@ -8,6 +8,7 @@ use super::results::{self, Results};
 use super::resume::{self, Found};
 use super::watcher::{Lines, Watcher, Written};
 use super::{Exit, Failure, Ui, lockfile};
+use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
 use crate::exec::checkpoint;
@@ -65,7 +66,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
     let (folder, from) = (start.written.folder.clone(), start.from);
-    let outcome = train(&ready, start, &mut *opened.backend, stop, ui);
+    let outcome = train(&ready, start, &mut *opened.backend, stop, &arguments.probe, ui);
     let mut closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
     closed.resumed = (from > 0).then_some(from);
     conclude(arguments, &ready, settled, &folder, (&opened.platform, closed), &watch, ui)
@@ -231,6 +232,7 @@ fn train<'a>(
     start: Start,
     engine: &mut dyn Backend,
     stop: Arc<AtomicBool>,
+    probes: &'a [u64],
     ui: &'a Ui,
 ) -> Outcome<'a> {
     let handler = Arc::clone(&stop);
@@ -239,6 +241,7 @@ fn train<'a>(
     let plan = &ready.resolved.plan;
     let Start { written, before, from, _held } = start;
     let mut watcher = Watcher::new(written, ready.length, plan.train.accumulate, stop, ui);
+    watcher.probes(probes);
     before.iter().for_each(|before| watcher.resume(before));
     let steps = from..ready.length.steps;
     let ending = session::train_steps(plan, &ready.prepared, engine, &mut watcher, steps);
@@ -302,8 +305,20 @@ fn close(
     let (done, interrupted) = match ending {
         Ok(Ending::Finished) => (watcher.done, None),
         Ok(Ending::Interrupted(step)) => (step, Some(step)),
-        Err(fault) => {
+        Err(mut fault) => {
             let step = watcher.done;
+            if [codes::RUN_SCALE_AT_FLOOR, codes::RUN_SKIP_BUDGET].contains(&fault.code) {
+                // The last steps were skipped, so that the parameters are those of the last good one.
+                if let Ok(checkpoint) = write_checkpoint(engine, folder, step) {
+                    let kept = format!(
+                        "the parameters of the last good step are in `{}`",
+                        folder.path.join(&checkpoint.file)
+                    );
+                    fault.help =
+                        Some(fault.help.map_or_else(|| kept.clone(), |help| format!("{help}; {kept}")));
+                    let _ = watcher.recorder().record(&Event::Checkpoint(checkpoint), &none);
+                }
+            }
             let stopped = Stopped { reason: StopReason::Fault(fault.code.to_string()), step };
             // The fault is what the person should read; a record that cannot be ended is the smaller one.
             let _ = watcher.recorder().record(&Event::Stopped(stopped), &none);

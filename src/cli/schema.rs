@@ -32,6 +32,7 @@ schemas! {
     "fmt-1"
     "graph-1"
     "hostile-1"
+    "import-1"
     "init-1"
     "lock-1"
     "lock-check-1"

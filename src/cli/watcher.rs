@@ -3,10 +3,11 @@
 //! Invariant: a state is on the disk before the record names it, and the record is on the disk up to the state's step before
 //! the state is written. So whatever is named is whole, wherever the power fails.
 
+use super::probed;
 use super::progress::Progress;
 use super::ui::Ui;
 use crate::digest::Digest;
-use crate::exec::backend::Backend;
+use crate::exec::backend::{Backend, Exponents};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::keep::{Keeper, file_name};
@@ -64,6 +65,8 @@ pub struct Watcher<'a> {
     pub done: u64,
     /// Steps whose update was left out.
     pub skipped: u64,
+    /// Steps whose exponents are wanted.
+    probes: &'a [u64],
 }
 
 impl<'a> Watcher<'a> {
@@ -79,7 +82,13 @@ impl<'a> Watcher<'a> {
             evaluations: BTreeMap::new(),
             done: 0,
             skipped: 0,
+            probes: &[],
         }
+    }
+
+    /// Asks for the exponents of steps.
+    pub fn probes(&mut self, steps: &'a [u64]) {
+        self.probes = steps;
     }
 
     /// Takes over what the resumed run had done.
@@ -168,7 +177,8 @@ impl Observer for Watcher<'_> {
             Event::Step(step) => {
                 self.done = step.step;
                 self.skipped += u64::from(step.skipped);
-                self.progress.step(step.step, step.loss);
+                let scale = step.growth_tracker.map(|_| step.scale);
+                self.progress.step(step.step, step.loss, scale, self.skipped);
             }
             Event::Note(note) => self.progress.status("Note", &note.text),
             Event::Evaluation(evaluation) => {
@@ -205,6 +215,21 @@ impl Observer for Watcher<'_> {
 
     fn stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    fn probes(&self, step: u64) -> bool {
+        self.probes.contains(&step)
+    }
+
+    fn probed(&mut self, step: u64, scale: f32, found: &[Exponents]) -> Result<(), ExecFault> {
+        let path = self.written.folder.path.join(format!("probe-{step}.json"));
+        let text = probed::document(step, scale, found).to_string();
+        write_file(&path, text.as_bytes()).map_err(ExecFault::record)?;
+        self.progress.status("Probed", &format!("step {step}: {} values in {path}", found.len()));
+        for line in probed::lines(scale, found) {
+            self.progress.status("Note", &line);
+        }
+        Ok(())
     }
 }
 

@@ -181,6 +181,7 @@ catalogue! {
     RUN_IN_USE = 711, "another process works on the run";
     RUN_CHECKPOINT = 712, "a checkpoint cannot be used";
     RUN_RESUME = 713, "a run cannot go on";
+    RUN_SKIP_BUDGET = 714, "too many steps were skipped";
     DATA_MISSING = 720, "a source is missing";
     DATA_UNREADABLE = 721, "a source cannot be read";
     DATA_GZIP = 722, "gzip is damaged";

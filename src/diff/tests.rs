@@ -193,6 +193,7 @@ pub(crate) fn record(loss: f32, accuracy: f32) -> Record {
             learning_rate: 1e-3,
             skipped: step == 1,
             fingerprint: digest(step as u8),
+            growth_tracker: None,
         }))
         .expect("memory");
         if step % 2 == 0 {

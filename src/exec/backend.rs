@@ -3,7 +3,9 @@
 use super::cpu::buffer::Buffer;
 use super::cpu::engine::Engine;
 use super::cpu::threads::Threads;
+pub use super::exponents::Exponents;
 use super::fault::ExecFault;
+use super::scaling::NonFinite;
 use crate::arithmetic::Isa;
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::graph::StepGraph;
@@ -127,6 +129,34 @@ pub trait Backend: Send {
 
     /// The name of the first gradient that was not finite in the last step, if one was.
     fn first_non_finite_gradient(&self) -> Option<String>;
+
+    /// The first value of a step that is not finite, in the order of execution: the micro-batches are run again with the scale that
+    /// the step had. `None` where there is none, and where the backend cannot look.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn first_non_finite(
+        &mut self,
+        _stage: usize,
+        _batches: &[Batch],
+        _number: u64,
+        _scale: f32,
+    ) -> Result<Option<NonFinite>, ExecFault> {
+        Ok(None)
+    }
+
+    /// The exponents of all values and gradients of the step that comes next; `None` where the backend cannot look.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn exponents(
+        &mut self,
+        _stage: usize,
+        _batches: &[Batch],
+        _number: u64,
+    ) -> Result<Option<Vec<Exponents>>, ExecFault> {
+        Ok(None)
+    }
 
     /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
     ///

@@ -92,7 +92,7 @@ impl Family {
             | Op::LossGradient { .. } => Family::Loss,
             Op::Accumulate
             | Op::StageBuffer
-            | Op::Unscale
+            | Op::Unscale { .. }
             | Op::GlobalNorm
             | Op::ClipCoefficient { .. }
             | Op::Update { .. }

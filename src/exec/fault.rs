@@ -1,5 +1,6 @@
 //! Why a run ended before its end. Codes 0700–0719.
 
+use super::scaling::{Outcome, Stop};
 use crate::data::DataFault;
 use crate::diag::{Code, codes};
 
@@ -35,17 +36,38 @@ impl ExecFault {
         .help("lower `optimizer lr=`, add `train clip-norm=1.0`, or look for odd values in the data")
     }
 
-    pub(super) fn scale_at_floor(step: u64, scale: f32, floor: f32, culprit: &str) -> Self {
-        Self::new(
-            codes::RUN_SCALE_AT_FLOOR,
-            format!(
-                "the loss scale fell to {scale} at step {step}, below its floor of {floor}: the gradient of {culprit} stays non-finite"
+    /// A scaler that ends a run: at its floor, or at the end of its budget of skipped steps.
+    pub(super) fn scaler_stops(
+        step: u64,
+        outcome: &Outcome,
+        skipped: u64,
+        culprit: &str,
+        cause: &str,
+    ) -> Self {
+        let Outcome { before, after, stop, .. } = outcome;
+        let (code, what) = match stop {
+            Some(Stop::InRow(limit)) => (
+                codes::RUN_SKIP_BUDGET,
+                format!("{} steps in a row were skipped, more than `max-skips={limit}`", after.skips),
             ),
-        )
-        .help(format!(
-            "the gradients overflow for another reason than the scale; give the layer f32 in `precision` (`layer \"{}\" dtype=\"f32\"`), lower the learning rate, or use amp-bf16",
-            culprit.rsplit_once('.').map_or(culprit, |(layer, _)| layer)
-        ))
+            Some(Stop::Total(limit)) => (
+                codes::RUN_SKIP_BUDGET,
+                format!("{skipped} steps were skipped, more than `max-skips-total={limit}`"),
+            ),
+            Some(Stop::Floor(floor)) if after.scale >= *floor => (
+                codes::RUN_SCALE_AT_FLOOR,
+                format!(
+                    "the loss scale is at its floor of {floor} and would fall from {before} again at step {step}"
+                ),
+            ),
+            Some(Stop::Floor(floor)) => (
+                codes::RUN_SCALE_AT_FLOOR,
+                format!("the loss scale fell to {} at step {step}, below its floor of {floor}", after.scale),
+            ),
+            None => (codes::RUN_SCALE_AT_FLOOR, format!("the loss scale fell to {}", after.scale)),
+        };
+        let message = format!("{what}: the first value that is not finite is {culprit}");
+        Self::new(code, message).help(cause)
     }
 
     pub(super) fn too_little_data(batches: usize, accumulate: u32) -> Self {

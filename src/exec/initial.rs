@@ -6,6 +6,7 @@
 
 use super::backend::Backend;
 use super::fault::ExecFault;
+use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::digest::{ContentHash as _, Digest, Hasher};
@@ -36,7 +37,13 @@ impl FirstValues {
     /// The device's own.
     pub fn apply(&self, engine: &mut dyn Backend) -> Result<(), ExecFault> {
         for (name, values) in &self.values {
-            engine.set_cell(name, values)?;
+            let format = engine.step_graph(0).map_or(Format::F32, |step| step.stored_format(name));
+            if format == Format::F32 {
+                engine.set_cell(name, values)?;
+            } else {
+                let rounded: Vec<f32> = values.iter().map(|value| round(format, *value)).collect();
+                engine.set_cell(name, &rounded)?;
+            }
             engine.set_cell(&format!("{name}.pending"), values)?;
         }
         Ok(())

@@ -2,9 +2,11 @@
 //!
 //! The stream is named by the parameter, so adding a layer never changes how another one begins.
 
+use crate::arithmetic::Isa;
+use crate::arithmetic::half::round_slice;
 use crate::arithmetic::philox::Stream;
 use crate::digest::Digest;
-use crate::graph::{Parameter, Value};
+use crate::graph::{Parameter, StepGraph};
 use crate::plan::Initialiser;
 
 /// The number of the random stream with this name: the first eight bytes of its digest, little endian.
@@ -13,13 +15,16 @@ pub fn stream_number(name: &str) -> u64 {
     digest.0[..8].iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
-/// The first values of a parameter: its initialiser's, and +0 in the row that an embedding has for padding.
-pub fn parameter(parameter: &Parameter, value: &Value, seed: u64, target: &mut [f32]) {
+/// The first values of a parameter: its initialiser's, rounded to the format that it is kept in, and +0 in the row that an
+/// embedding has for padding.
+pub fn parameter(parameter: &Parameter, step: &StepGraph, seed: u64, target: &mut [f32]) {
+    let value = step.value(parameter.value);
     let (fan_in, fan_out) = (parameter.fan_in, parameter.fan_out);
     fill(parameter.initialiser, seed, &value.name, fan_in, fan_out, target);
     if let (Some(row), [_, columns]) = (parameter.zero_row, value.shape.as_slice()) {
         target[row * columns..(row + 1) * columns].fill(0.0);
     }
+    round_slice(Isa::detect(), step.stored_format(&value.name), target);
 }
 
 /// Fills a parameter in row-major order: element i takes draw i of step 0 of the stream `init:NAME`.

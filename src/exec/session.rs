@@ -3,10 +3,11 @@
 //! Everything that decides a number is in the plan, the prepared data and the step graph. The caller watches events and may
 //! ask to stop between two steps; neither can change what a step computes.
 
-use super::backend::{Backend, Batch, Seal, StepResult};
+use super::backend::{Backend, Batch, Exponents, Seal, StepResult};
 use super::cpu::buffer::Buffer;
 use super::evaluate;
 use super::fault::ExecFault;
+use super::scaling::{NonFinite, Outcome, Scaling};
 use super::schedule::learning_rate;
 use crate::data::{Batches, Draw, EpochOrder, Prepared, SplitView, Values};
 use crate::plan::{Every, Plan, Scaler};
@@ -54,6 +55,19 @@ pub trait Observer: Send {
 
     /// True when the run should end before its next step.
     fn stop(&self) -> bool;
+
+    /// Whether the exponents of this step (from 1) are wanted.
+    fn probes(&self, _step: u64) -> bool {
+        false
+    }
+
+    /// Takes the exponents of the values and gradients of a step.
+    ///
+    /// # Errors
+    /// When they cannot be kept.
+    fn probed(&mut self, _step: u64, _scale: f32, _found: &[Exponents]) -> Result<(), ExecFault> {
+        Ok(())
+    }
 }
 
 /// The length of a plan's run on its prepared data.
@@ -134,9 +148,11 @@ fn train_here(
     if steps.start == 0 {
         engine.set_scale(plan.scaler.first_scale())?;
     }
+    let mut scaling = Scaling::read(&plan.scaler, engine, steps.start)?;
     let mut order = None;
-    let begin = |engine: &mut dyn Backend, number: u64, (stage, batches): &(usize, Vec<Batch>)| {
-        let rate = feed.set_rates(engine, number)?;
+    // `place` is the step of the schedule.
+    let begin = |engine: &mut dyn Backend, number: u64, place: u64, (stage, batches): &Fed| {
+        let rate = feed.set_rates(engine, place)?;
         engine.begin(*stage, batches, number, rate)?;
         Ok::<f32, ExecFault>(rate)
     };
@@ -145,23 +161,39 @@ fn train_here(
         let rate = match begun.take() {
             Some(rate) => rate,
             None if observer.stop() => return Ok(Ending::Interrupted(number)),
-            None => begin(engine, number, &next.take().unwrap_or_else(|| feed.batches(number, &mut order)))?,
+            None => {
+                let fed = next.take().unwrap_or_else(|| feed.batches(number, &mut order));
+                if observer.probes(number + 1) {
+                    probe(engine, &fed, number, scaling.state().scale, observer)?;
+                }
+                begin(engine, number, scaling.schedule_step(number), &fed)?
+            }
         };
         let follows = number + 1 < steps.end && engine.works_beside();
         if follows {
             engine.ahead(&next.insert(feed.batches(number + 1, &mut order)).1)?;
         }
         let (result, seal) = (engine.finish()?, engine.seal()?);
+        let outcome = scaling.step(result.skipped);
         let due = is_due(plan.evaluate.every, number + 1, &length);
         // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
-        let asked = due || observer.looks(number + 1) || observer.stop();
+        let asked = due || observer.looks(number + 1) || observer.probes(number + 2) || observer.stop();
         let plain = follows && !asked && !result.skipped && result.loss.is_finite();
-        if let Some(batches) = next.take_if(|_| plain) {
-            begun = Some(begin(engine, number + 1, &batches)?);
+        if let Some(fed) = next.take_if(|_| plain) {
+            begun = Some(begin(engine, number + 1, scaling.schedule_step(number + 1), &fed)?);
         }
-        let step = feed.told(number, rate, &result, &seal);
+        let step = feed.told(number, rate, &result, &seal, &scaling);
         observer.event(&Event::Step(step))?;
-        judge(plan, engine, number, &result, observer)?;
+        if result.skipped {
+            let mut found = None;
+            if outcome.looks() {
+                let (stage, batches) = feed.batches(number, &mut order);
+                found = engine.first_non_finite(stage, &batches, number, result.scale)?;
+            }
+            skipped(engine, number + 1, &outcome, scaling.skipped(), found.as_ref(), observer)?;
+        } else if !result.loss.is_finite() && matches!(plan.scaler, Scaler::None) {
+            return Err(ExecFault::loss_not_finite(number + 1, result.loss));
+        }
         if due {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
@@ -181,6 +213,9 @@ pub struct Feed<'a> {
     pub length: Length,
 }
 
+/// The stage of a step (0 for full batches) and its micro-batches.
+pub type Fed = (usize, Vec<Batch>);
+
 /// The order of the examples in an epoch, kept from one step to the next.
 pub type Order = Option<(u64, EpochOrder)>;
 
@@ -196,7 +231,7 @@ impl<'a> Feed<'a> {
     }
 
     /// The stage (0 for full batches) and the micro-batches of a step.
-    pub fn batches(&self, number: u64, order: &mut Order) -> (usize, Vec<Batch>) {
+    pub fn batches(&self, number: u64, order: &mut Order) -> Fed {
         let accumulate = u64::from(self.plan.train.accumulate.max(1));
         let (epoch, within) = (number / self.length.steps_per_epoch, number % self.length.steps_per_epoch);
         let order = match order {
@@ -224,13 +259,15 @@ impl<'a> Feed<'a> {
         order: &mut Order,
     ) -> Result<(Step, StepResult), ExecFault> {
         let (stage, micro_batches) = self.batches(number, order);
-        let rate = self.set_rates(engine, number)?;
+        let mut scaling = Scaling::read(&self.plan.scaler, engine, number)?;
+        let rate = self.set_rates(engine, scaling.schedule_step(number))?;
         let result = engine.step(stage, &micro_batches, number, rate)?;
-        Ok((self.told(number, rate, &result, &engine.seal()?), result))
+        scaling.step(result.skipped);
+        Ok((self.told(number, rate, &result, &engine.seal()?, &scaling), result))
     }
 
     /// What a record has of a step.
-    fn told(&self, number: u64, rate: f32, result: &StepResult, seal: &Seal) -> Step {
+    fn told(&self, number: u64, rate: f32, result: &StepResult, seal: &Seal, scaling: &Scaling) -> Step {
         Step {
             step: number + 1,
             epoch: number / self.length.steps_per_epoch,
@@ -240,15 +277,16 @@ impl<'a> Feed<'a> {
             learning_rate: rate,
             skipped: result.skipped,
             fingerprint: seal.digest(),
+            growth_tracker: scaling.tracker(),
         }
     }
 
-    /// Sets the learning rates of the parameter groups for a step; returns that of all others.
+    /// Sets the learning rates of the parameter groups for a step of the schedule; returns that of all others.
     ///
     /// # Errors
     /// The device's own.
-    pub fn set_rates(&self, engine: &mut dyn Backend, number: u64) -> Result<f32, ExecFault> {
-        let rate = |base| learning_rate(&self.plan.schedule, base, number, self.length.steps);
+    pub fn set_rates(&self, engine: &mut dyn Backend, place: u64) -> Result<f32, ExecFault> {
+        let rate = |base| learning_rate(&self.plan.schedule, base, place, self.length.steps);
         for (group, settings) in self.plan.groups.iter().enumerate() {
             engine.set_group_rate(group, rate(settings.optimizer.learning_rate()))?;
         }
@@ -266,32 +304,61 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
     Batch { features: buffer(gathered.features), labels: buffer(gathered.labels) }
 }
 
-/// Says what a person should know of a step, and ends a run that cannot recover.
-fn judge(
-    plan: &Plan,
+/// Counts the exponents of a step that comes next.
+fn probe(
     engine: &mut dyn Backend,
+    (stage, batches): &Fed,
     number: u64,
-    result: &StepResult,
+    scale: f32,
     observer: &mut dyn Observer,
 ) -> Result<(), ExecFault> {
-    if result.skipped {
-        let culprit = engine.first_non_finite_gradient().unwrap_or_else(|| "a gradient".to_owned());
-        let scale = engine.scale()?;
+    if let Some(found) = engine.exponents(*stage, batches, number)? {
+        return observer.probed(number + 1, scale, &found);
+    }
+    let text = "exponents are counted on the CPU alone; add `--device cpu`".to_owned();
+    observer.event(&Event::Note(Note { step: number, kind: "not-probed".to_owned(), text }))
+}
+
+/// Says what a person should know of a skipped step, and ends a run that cannot recover.
+fn skipped(
+    engine: &dyn Backend,
+    step: u64,
+    outcome: &Outcome,
+    skipped: u64,
+    found: Option<&NonFinite>,
+    observer: &mut dyn Observer,
+) -> Result<(), ExecFault> {
+    let gradient = engine.first_non_finite_gradient().unwrap_or_else(|| "a parameter".to_owned());
+    let mut text = format!(
+        "step {step} was skipped: the gradient of {gradient} is not finite at loss scale {}; the scale is now {}",
+        outcome.before, outcome.after.scale
+    );
+    if let Some(found) = found {
+        text += &format!("; the first value that is not finite is {}", found.what());
+    }
+    let note = |kind: &str, text| Event::Note(Note { step, kind: kind.to_owned(), text });
+    observer.event(&note("step-skipped", text))?;
+    let cause = found.map_or_else(|| unlocated(&gradient), NonFinite::cause);
+    if outcome.tells_a_fall() {
         let text = format!(
-            "step {} was skipped: the gradient of {culprit} is not finite at loss scale {}; the scale is now {scale}",
-            number + 1,
-            result.scale
+            "the loss scale fell {} times without a good step between, from {} to {}: {cause}",
+            outcome.falls, outcome.fell_from, outcome.after.scale
         );
-        observer.event(&Event::Note(Note { step: number + 1, kind: "step-skipped".to_owned(), text }))?;
-        if let Scaler::Dynamic { floor, .. } = &plan.scaler
-            && scale < *floor
-        {
-            return Err(ExecFault::scale_at_floor(number + 1, scale, *floor, &culprit));
-        }
-    } else if !result.loss.is_finite() && matches!(plan.scaler, Scaler::None) {
-        return Err(ExecFault::loss_not_finite(number + 1, result.loss));
+        observer.event(&note("scale-fell", text))?;
+    }
+    if outcome.stop.is_some() {
+        let culprit = found.map_or_else(|| format!("the gradient of {gradient}"), NonFinite::what);
+        return Err(ExecFault::scaler_stops(step, outcome, skipped, &culprit, &cause));
     }
     Ok(())
+}
+
+/// What to change when it is known only which gradient is not finite.
+fn unlocated(gradient: &str) -> String {
+    let layer = gradient.rsplit_once('.').map_or(gradient, |(layer, _)| layer);
+    format!(
+        "the gradients overflow for another reason than the scale; give the layer f32 in `precision` (`layer \"{layer}\" dtype=\"f32\"`), lower the learning rate, or use amp-bf16"
+    )
 }
 
 /// Whether an evaluation follows after `done` steps; one always follows the last.

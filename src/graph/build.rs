@@ -11,6 +11,8 @@ mod loss;
 mod parameters;
 mod sequence;
 
+pub use layer::named_stream;
+
 use super::infer::{self, Fault, Shape};
 use super::names::Names;
 use super::places;

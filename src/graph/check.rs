@@ -209,7 +209,7 @@ impl<'a> Check<'a> {
                     self.report(place(), format!("`{}` is written twice in one phase", value.name));
                 }
                 if !matches!(value.role, Role::Parameter | Role::Buffer | Role::State)
-                    && node.op != Op::Unscale
+                    && !matches!(node.op, Op::Unscale { .. })
                 {
                     self.report(
                         place(),
@@ -332,7 +332,7 @@ impl<'a> Check<'a> {
 /// Whether a result of an op is one of its operands, written in place.
 fn writes_in_place(op: &Op, position: usize) -> bool {
     match op {
-        Op::Unscale => position > 0,
+        Op::Unscale { .. } => position > 0,
         Op::Accumulate
         | Op::StageBuffer
         | Op::Update { .. }
@@ -407,7 +407,7 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::LossGradient { .. }
         | Op::Accumulate
         | Op::StageBuffer => phase == Phase::Micro,
-        Op::Unscale
+        Op::Unscale { .. }
         | Op::GlobalNorm
         | Op::ClipCoefficient { .. }
         | Op::Update { .. }

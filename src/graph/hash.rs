@@ -4,7 +4,7 @@
 
 use super::{
     Attention, Buffer, DType, Disentangled, Graph, Interpolation, Node, Op, Parameter, PositionBuckets, Role,
-    Unary, Value, ValueId,
+    Stored, Unary, Value, ValueId,
 };
 use crate::digest::{ContentHash, Hasher};
 use crate::graph::StepGraph;
@@ -270,16 +270,30 @@ impl ContentHash for Op {
             }
             Self::LossGradient { accumulate } => accumulate.content_hash(hasher),
             Self::ClipCoefficient { max_norm } => max_norm.content_hash(hasher),
-            Self::Update { rule: update, found, clipped } => {
+            Self::Update { rule: update, found, clipped, stored } => {
                 rule(update, hasher);
                 found.content_hash(hasher);
                 clipped.content_hash(hasher);
+                if let Some(Stored { format, stream }) = stored {
+                    hasher.tag(DType::from(*format).name());
+                    stream.content_hash(hasher);
+                }
             }
             Self::CommitBuffer { found } | Self::AdvanceStep { found } => found.content_hash(hasher),
-            Self::ScalerUpdate { growth, backoff, interval } => {
+            Self::ScalerUpdate { growth, backoff, interval, guard } => {
                 growth.content_hash(hasher);
                 backoff.content_hash(hasher);
                 interval.content_hash(hasher);
+                if let Some(guard) = guard {
+                    guard.hysteresis.content_hash(hasher);
+                    (guard.refill_on_good, guard.late).content_hash(hasher);
+                    (guard.floor, guard.ceiling).content_hash(hasher);
+                }
+            }
+            Self::Unscale { after } => {
+                if *after {
+                    hasher.tag("after");
+                }
             }
             Self::Gather
             | Self::GatherBackward
@@ -299,7 +313,6 @@ impl ContentHash for Op {
             | Self::MeanSquaredErrorBackward
             | Self::Accumulate
             | Self::StageBuffer
-            | Self::Unscale
             | Self::GlobalNorm
             | Self::Clear => {}
         }

@@ -21,10 +21,10 @@ pub mod print;
 mod step;
 pub mod totals;
 
-pub use build::{Features, LabelKind, Purpose, build, build_for};
+pub use build::{Features, LabelKind, Purpose, build, build_for, named_stream};
 pub use evaluation::evaluation_form;
 pub use example::Example;
-pub use op::{Attention, Disentangled, Interpolation, Op, PositionBuckets, Unary};
+pub use op::{Attention, Disentangled, Interpolation, Op, PositionBuckets, ScaleGuard, Stored, Unary};
 pub use precise::{Decision, PreciseGraph};
 pub use step::StepGraph;
 
@@ -87,15 +87,22 @@ impl From<Format> for DType {
     }
 }
 
-impl fmt::Display for DType {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
+impl DType {
+    /// The name in modules and listings.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::Tf32 => "tf32",
             Self::I32 => "i32",
-        })
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
     }
 }
 

@@ -5,6 +5,7 @@
 //! and what they give is f32. Adding an op touches: this table, `infer`,
 //! `autodiff`, `exec::reference`, `exec::cpu`, a policy in `stdlib/precision`; a test checks that none is forgotten.
 
+use crate::arithmetic::half::Format;
 use crate::plan::Optimizer;
 
 /// Element by element functions of one operand.
@@ -88,6 +89,30 @@ impl Interpolation {
             Self::Bilinear => "bilinear",
         }
     }
+}
+
+/// How a parameter is rounded after its update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The format; with a stream bf16.
+    pub format: Format,
+    /// The stream of the random words that decide between the two neighbours; `None` for the nearest.
+    pub stream: Option<u64>,
+}
+
+/// How a loss scale moves beyond PyTorch's rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaleGuard {
+    /// Non-finite steps since the last refill at which the scale backs off; at least 1.
+    pub hysteresis: u32,
+    /// Whether a good step refills, and not a growth alone.
+    pub refill_on_good: bool,
+    /// Whether the first growth after the start and after a non-finite step needs one good step more.
+    pub late: bool,
+    /// The scale does not fall below this; 0 for none.
+    pub floor: f32,
+    /// The scale does not rise above this; infinity for none.
+    pub ceiling: f32,
 }
 
 /// What a node computes.
@@ -411,7 +436,10 @@ pub enum Op {
 
     // ---- update; all write persistent values in place
     /// \[scale, g0, g1, …\] → \[found f32 scalar, g0, g1, …\]: found = 1 if any element is not finite, g *= 1/scale.
-    Unscale,
+    Unscale {
+        /// Whether the products are looked at, which are not finite where the gradients are not and where they overflow.
+        after: bool,
+    },
     /// \[g0, g1, …\] → \[norm f32 scalar\]: the square root of the sum of the sums of squares.
     GlobalNorm,
     /// \[norm\] → \[coefficient f32 scalar\]: min(1, max_norm / (norm + 1e-6)).
@@ -428,6 +456,8 @@ pub enum Op {
         found: bool,
         /// Whether `coefficient` is there.
         clipped: bool,
+        /// The format that the parameter is rounded to at the end; `None` where it is kept in f32.
+        stored: Option<Stored>,
     },
     /// \[candidate, pending, buffer, found?\] → \[buffer, pending\]: buffer and pending take the candidate, or the buffer's
     /// value when `found` is 1.
@@ -440,7 +470,8 @@ pub enum Op {
         /// Whether `found` is there.
         found: bool,
     },
-    /// \[scale, tracker i32, found\] → \[scale, tracker\]: PyTorch's rule.
+    /// \[scale, tracker i32, found\] → \[scale, tracker\]: PyTorch's rule. With a guard \[scale, tracker, found, tolerated
+    /// i32, skips i32\] → \[scale, tracker, tolerated, skips\].
     ScalerUpdate {
         /// Factor after `interval` good steps.
         growth: f64,
@@ -448,6 +479,8 @@ pub enum Op {
         backoff: f64,
         /// Good steps in a row before growth.
         interval: u32,
+        /// What is beyond PyTorch's rule.
+        guard: Option<ScaleGuard>,
     },
     /// \[accumulator\] → \[accumulator\]: set to +0 after the update.
     Clear,
@@ -518,7 +551,7 @@ impl Op {
             Self::LossGradient { .. } => "loss-gradient",
             Self::Accumulate => "accumulate",
             Self::StageBuffer => "stage-buffer",
-            Self::Unscale => "unscale",
+            Self::Unscale { .. } => "unscale",
             Self::GlobalNorm => "global-norm",
             Self::ClipCoefficient { .. } => "clip-coefficient",
             Self::Update { rule: Optimizer::Sgd { .. }, .. } => "sgd",

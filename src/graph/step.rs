@@ -1,6 +1,7 @@
 //! The whole training step as one static graph: what autodiff makes.
 
-use super::{Buffer, Node, Parameter, Value, ValueId};
+use super::{Buffer, Node, Op, Parameter, Value, ValueId};
+use crate::arithmetic::half::Format;
 
 /// Forward, backward and update as one static graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,5 +58,14 @@ impl StepGraph {
     /// The edge of an id of this graph.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]
+    }
+
+    /// The format that a parameter of this name is kept in.
+    pub fn stored_format(&self, parameter: &str) -> Format {
+        let stored = self.update.iter().find_map(|node| match &node.op {
+            Op::Update { stored, .. } if self.value(node.inputs[0]).name == parameter => Some(*stored),
+            _ => None,
+        });
+        stored.flatten().map_or(Format::F32, |stored| stored.format)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::hash::class_name;
 use super::{
-    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Optimizer, Plan, Scaler,
-    ScheduleKind, Selector,
+    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan,
+    ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{
@@ -205,6 +205,9 @@ impl Plan {
     fn precision_entries(&self, lines: &mut Lines) {
         lines.add("precision", self.precision.name.as_str());
         lines.add("precision.low", format_text(self.precision.low));
+        if self.precision.masters != Masters::default() {
+            lines.add("precision.masters", self.precision.masters.name());
+        }
         for (kind, class) in &self.precision.classes {
             lines.add(format!("precision.class.{kind}"), class_name(*class));
         }
@@ -220,19 +223,21 @@ impl Plan {
     fn scaler_entries(&self, lines: &mut Lines) {
         match &self.scaler {
             Scaler::None => lines.add("scaler", "none"),
-            Scaler::Static { scale } => {
+            Scaler::Static { scale, .. } => {
                 lines.add("scaler", "static");
                 lines.real("scaler.scale", scale);
             }
-            Scaler::Dynamic { init, growth, backoff, interval, floor } => {
+            Scaler::Dynamic { init, growth, backoff, interval, floor, knobs, .. } => {
                 lines.add("scaler", "dynamic");
                 lines.real("scaler.init", init);
                 lines.real("scaler.growth", growth);
                 lines.real("scaler.backoff", backoff);
                 lines.whole("scaler.interval", interval);
                 lines.real("scaler.floor", floor);
+                knob_entries(knobs, lines);
             }
         }
+        skip_entries(self.scaler.skips(), lines);
     }
 
     fn optimizer_entries(&self, lines: &mut Lines) {
@@ -638,5 +643,41 @@ fn initialiser(initialiser: Initialiser) -> String {
         Initialiser::XavierNormal => "xavier-normal".to_owned(),
         Initialiser::TruncatedNormal { std } => format!("truncated-normal({})", number_text(std)),
         Initialiser::Normal { std } => format!("normal({})", number_text(std)),
+    }
+}
+
+/// The knobs of a scaler that are not PyTorch's own.
+fn knob_entries(knobs: &ScaleKnobs, lines: &mut Lines) {
+    let own = ScaleKnobs::default();
+    if knobs.hysteresis != own.hysteresis {
+        lines.whole("scaler.hysteresis", &knobs.hysteresis);
+    }
+    if knobs.refill != own.refill {
+        lines.add("scaler.refill", knobs.refill.name());
+    }
+    if knobs.late_growth {
+        lines.flag("scaler.late-growth", true);
+    }
+    if knobs.at_floor != own.at_floor {
+        lines.add("scaler.at-floor", knobs.at_floor.name());
+    }
+    if knobs.ceiling.is_finite() {
+        lines.real("scaler.ceiling", &knobs.ceiling);
+    }
+}
+
+/// What a skipped step means, where it is not what it means to PyTorch.
+fn skip_entries(skips: SkipRules, lines: &mut Lines) {
+    if skips.check_after {
+        lines.add("scaler.check", "after-unscale");
+    }
+    if skips.hold_rate {
+        lines.add("scaler.lr-on-skip", "hold");
+    }
+    if skips.in_row > 0 {
+        lines.whole("scaler.max-skips", &skips.in_row);
+    }
+    if skips.total > 0 {
+        lines.whole("scaler.max-skips-total", &skips.total);
     }
 }

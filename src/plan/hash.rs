@@ -7,7 +7,8 @@
 use super::initial;
 use super::{
     Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Optimizer, Plan, Policy, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
+    Masters, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules,
+    Train,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};
@@ -328,6 +329,9 @@ impl ContentHash for Policy {
     fn content_hash(&self, hasher: &mut Hasher) {
         hasher.tag("amp.plan.precision.v1");
         hasher.tag(format_name(self.low));
+        if self.masters != Masters::default() {
+            hasher.tag(self.masters.name());
+        }
         self.classes.len().content_hash(hasher);
         for (kind, class) in &self.classes {
             kind.content_hash(hasher);
@@ -365,16 +369,31 @@ impl ContentHash for Scaler {
         hasher.tag("amp.plan.scaler.v1");
         match self {
             Self::None => hasher.tag("none"),
-            Self::Static { scale } => {
+            Self::Static { scale, .. } => {
                 hasher.tag("static");
                 scale.content_hash(hasher);
             }
-            Self::Dynamic { init, growth, backoff, interval, floor } => {
+            Self::Dynamic { init, growth, backoff, interval, floor, knobs, .. } => {
                 hasher.tag("dynamic");
                 (*init, *floor).content_hash(hasher);
                 (*growth, *backoff).content_hash(hasher);
                 interval.content_hash(hasher);
+                if *knobs != ScaleKnobs::default() {
+                    hasher.tag("knobs");
+                    knobs.hysteresis.content_hash(hasher);
+                    hasher.tag(knobs.refill.name());
+                    knobs.late_growth.content_hash(hasher);
+                    hasher.tag(knobs.at_floor.name());
+                    knobs.ceiling.content_hash(hasher);
+                }
             }
+        }
+        let skips = self.skips();
+        if skips != SkipRules::default() {
+            hasher.tag("skips");
+            (skips.check_after, skips.hold_rate).content_hash(hasher);
+            skips.in_row.content_hash(hasher);
+            skips.total.content_hash(hasher);
         }
     }
 }

@@ -9,10 +9,12 @@ pub mod initial;
 pub mod layer;
 pub mod optimizer;
 pub mod policy;
+pub mod scaler;
 
 pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand, Share};
-pub use optimizer::{Optimizer, ParameterGroup, Scaler, Schedule, ScheduleKind};
-pub use policy::{Class, OP_KINDS, Policy, Rule, Selector};
+pub use optimizer::{Optimizer, ParameterGroup, Schedule, ScheduleKind};
+pub use policy::{Class, Masters, OP_KINDS, Policy, Rule, Selector};
+pub use scaler::{AtFloor, Refill, ScaleKnobs, Scaler, SkipRules};
 
 use crate::data::spec::DataSpec;
 use crate::diag::{Code, Span};

@@ -1,4 +1,4 @@
-//! Update rule, learning-rate schedule and loss scaler as plain data.
+//! Update rule and learning-rate schedule as plain data.
 
 /// The update rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,39 +71,4 @@ pub enum ScheduleKind {
         /// Share of the base rate at the end.
         final_factor: f32,
     },
-}
-
-/// Loss scaling.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scaler {
-    /// No scaling, no check.
-    None,
-    /// One scale; steps with non-finite gradients are skipped.
-    Static {
-        /// The scale.
-        scale: f32,
-    },
-    /// PyTorch's rule.
-    Dynamic {
-        /// First scale.
-        init: f32,
-        /// Factor after `interval` good steps in a row, > 1.
-        growth: f64,
-        /// Factor after a non-finite step, in (0, 1).
-        backoff: f64,
-        /// Good steps in a row before growth, ≥ 1.
-        interval: u32,
-        /// The run stops when the scale would fall below this.
-        floor: f32,
-    },
-}
-
-impl Scaler {
-    /// The scale of the first step; 1 where nothing is scaled.
-    pub fn first_scale(&self) -> f32 {
-        match self {
-            Self::None => 1.0,
-            Self::Static { scale } | Self::Dynamic { init: scale, .. } => *scale,
-        }
-    }
 }

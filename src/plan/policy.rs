@@ -67,6 +67,34 @@ pub struct Policy {
     pub classes: BTreeMap<String, Class>,
     /// Overrides in order; the last that matches wins.
     pub rules: Vec<Rule>,
+    /// How parameters are kept between steps.
+    pub masters: Masters,
+}
+
+/// How parameters are kept between steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Masters {
+    /// In f32, so that small updates add up.
+    #[default]
+    F32,
+    /// In the low format, each update rounded to the nearest value: small updates are lost.
+    Nearest,
+    /// In bf16, each update rounded up or down by chance, so that small updates count in the mean.
+    Stochastic,
+}
+
+impl Masters {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Nearest, Self::Stochastic];
+
+    /// The name in modules.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Nearest => "nearest",
+            Self::Stochastic => "stochastic",
+        }
+    }
 }
 
 /// An override.

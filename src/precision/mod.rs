@@ -14,4 +14,6 @@ pub use why::why;
 pub use crate::graph::{Decision, PreciseGraph};
 
 #[cfg(test)]
+mod library_tests;
+#[cfg(test)]
 mod tests;

@@ -91,6 +91,9 @@ pub struct Step {
     /// Digest of all parameters after the step.
     #[serde(with = "digest")]
     pub fingerprint: Digest,
+    /// Good steps since the loss scale moved, where it moves. It follows from the steps before, so the chain does not take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth_tracker: Option<i32>,
 }
 
 /// An evaluation of a split.

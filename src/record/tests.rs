@@ -35,6 +35,7 @@ fn step(number: u64) -> Event {
         learning_rate: 1e-3,
         skipped: number == 2,
         fingerprint: digest(number as u8),
+        growth_tracker: None,
     })
 }
 

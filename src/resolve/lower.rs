@@ -11,7 +11,7 @@ use crate::diag::{Diagnostic, FileId, Sink, SourceMap, Span, codes};
 use crate::plan::entries::number_text;
 use crate::plan::initial::InitialWeights;
 use crate::plan::{
-    Block, Checkpoint, Environment, Evaluate, Every, Guarantee, Loss, Model, Optimizer, Origin,
+    Block, Checkpoint, Environment, Evaluate, Every, Guarantee, Loss, Masters, Model, Optimizer, Origin,
     ParameterGroup, Plan, Policy, Rule, Run, Scaler, Schedule, ScheduleKind, Selector, Train,
 };
 use crate::syntax::{Node, Tree, Value};
@@ -372,6 +372,7 @@ impl<'a> Lowering<'a, '_> {
             low: crate::arithmetic::half::Format::F32,
             classes: BTreeMap::new(),
             rules: Vec::new(),
+            masters: Masters::F32,
         };
         let mut policy = match self.primitive(ModuleKind::Precision, "std:precision/fp32") {
             Some(found) => match primitive::fields(ModuleKind::Precision, &found.node, self.sink) {

@@ -15,6 +15,7 @@ mod expand;
 mod expression;
 mod fields;
 mod images;
+pub mod import;
 mod initial;
 mod layers;
 mod lower;
@@ -149,6 +150,11 @@ pub fn library_policy(low: Format) -> Option<Policy> {
         Format::Tf32 => "std:precision/tf32",
         Format::F32 => "std:precision/fp32",
     };
+    policy_named(name)
+}
+
+/// The library's policy of a name, such as `std:precision/amp-bf16-cpu`; `None` where there is none.
+pub fn policy_named(name: &str) -> Option<Policy> {
     let (world, mut sources, mut sink) = (Memory::default(), SourceMap::default(), Sink::default());
     let span = Span { file: FileId(0), start: 0, end: 0 };
     let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);

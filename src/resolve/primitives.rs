@@ -6,7 +6,10 @@ use super::module::ModuleKind;
 use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Sink, codes};
-use crate::plan::{Class, Device, Optimizer, Policy, Scaler, Schedule, ScheduleKind};
+use crate::plan::{
+    AtFloor, Class, Device, Masters, Optimizer, Policy, Refill, ScaleKnobs, Scaler, Schedule, ScheduleKind,
+    SkipRules,
+};
 use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
 
@@ -50,24 +53,22 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
         ],
         ModuleKind::Scaler => vec![
             NodeRule::new("none", "no scaling"),
-            NodeRule::new("static", "one scale").property(Rule::real32("scale", "The scale.").above(0.0)),
-            NodeRule::new("dynamic", "PyTorch's rule")
-                .property(Rule::real32("init", "First scale.").above(0.0))
-                .property(Rule::real64("growth", "Factor after `interval` good steps in a row.").above(1.0))
-                .property(Rule::real64("backoff", "Factor after a non-finite step.").above(0.0).below(1.0))
-                .property(Rule::integer(
-                    "interval",
-                    1,
-                    i64::from(u32::MAX),
-                    "Good steps in a row before growth.",
-                ))
-                .property(
-                    Rule::real32("floor", "The run stops when the scale would fall below this.").above(0.0),
-                ),
+            skip_rules(
+                NodeRule::new("static", "one scale").property(Rule::real32("scale", "The scale.").above(0.0)),
+            ),
+            skip_rules(dynamic_rule()),
         ],
         ModuleKind::Precision => vec![
             NodeRule::new("policy", "which format each op runs in")
                 .property(Rule::choice("low", &FORMATS, "The low format."))
+                .property(
+                    Rule::choice(
+                        "masters",
+                        &Masters::ALL.map(Masters::name),
+                        "How parameters are kept: in f32, or in the low format, rounded to nearest or by chance.",
+                    )
+                    .or_text(Masters::default().name()),
+                )
                 .child(
                     NodeRule::new("class", "op kinds of one class")
                         .many()
@@ -102,6 +103,66 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
                 ),
         ],
     }
+}
+
+/// The rule of a loss scale that moves.
+fn dynamic_rule() -> NodeRule {
+    let count = i64::from(u32::MAX);
+    NodeRule::new("dynamic", "PyTorch's rule")
+        .property(Rule::real32("init", "First scale.").above(0.0))
+        .property(Rule::real64("growth", "Factor after `interval` good steps in a row.").above(1.0))
+        .property(Rule::real64("backoff", "Factor after a non-finite step.").above(0.0).below(1.0))
+        .property(Rule::integer("interval", 1, count, "Good steps in a row before growth."))
+        .property(Rule::real32("floor", "The lowest scale that the run may have.").above(0.0))
+        .property(
+            Rule::integer(
+                "hysteresis",
+                1,
+                count,
+                "Non-finite steps since the last refill that lower the scale.",
+            )
+            .or("1"),
+        )
+        .property(
+            Rule::choice("refill", &Refill::ALL.map(Refill::name), "When that count begins again.")
+                .or_text(Refill::default().name()),
+        )
+        .property(
+            Rule::flag("late-growth", "Whether growth after a non-finite step needs one good step more.")
+                .or_flag(false),
+        )
+        .property(
+            Rule::choice(
+                "at-floor",
+                &AtFloor::ALL.map(AtFloor::name),
+                "What happens when the scale would fall below the floor.",
+            )
+            .or_text(AtFloor::default().name()),
+        )
+        .property(Rule::real32("ceiling", "The highest scale; 0 for none.").min(0.0).or("0"))
+}
+
+/// What a skipped step means, of both kinds of scale.
+fn skip_rules(rule: NodeRule) -> NodeRule {
+    rule.property(
+        Rule::choice(
+            "check",
+            &["before-unscale", "after-unscale"],
+            "Whether gradients are looked at before the scale is divided out, or after it.",
+        )
+        .or_text("before-unscale"),
+    )
+    .property(
+        Rule::choice("lr-on-skip", &["advance", "hold"], "What the schedule does at a skipped step.")
+            .or_text("advance"),
+    )
+    .property(
+        Rule::integer("max-skips", 0, i64::from(i32::MAX), "Skipped steps in a row; 0 for any number.")
+            .or("0"),
+    )
+    .property(
+        Rule::integer("max-skips-total", 0, i64::MAX, "Skipped steps in all; 0 for any number.").or("0"),
+    )
 }
 
 /// A pinned version.
@@ -212,27 +273,64 @@ pub(crate) fn schedule(name: &str, fields: &Fields<'_>) -> Schedule {
 
 /// The scaler that a primitive says.
 pub(crate) fn scaler(name: &str, fields: &Fields<'_>, sink: &mut Sink) -> Scaler {
+    let skips = SkipRules {
+        check_after: fields.text("check") == "after-unscale",
+        hold_rate: fields.text("lr-on-skip") == "hold",
+        in_row: fields.whole("max-skips"),
+        total: fields.whole("max-skips-total"),
+    };
     match name {
-        "static" => Scaler::Static { scale: fields.f32("scale") },
+        "static" => Scaler::Static { scale: fields.f32("scale"), skips },
         "dynamic" => {
             let (init, floor) = (fields.f32("init"), fields.f32("floor"));
+            let ceiling = Some(fields.f32("ceiling")).filter(|ceiling| *ceiling > 0.0);
             // A faulty value is missing here, and has a report of its own.
-            if floor > init && fields.get("init").is_some() {
-                let diagnostic =
-                    Diagnostic::error(codes::CONFLICT, "the scaler's floor lies above its first scale");
-                let places = [("floor", "the floor"), ("init", "the first scale")];
-                let diagnostic =
-                    places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
-                        Some(span) => diagnostic.at(span, text),
-                        None => diagnostic,
-                    });
-                sink.push(diagnostic.help("raise `init` or lower `floor`"));
+            if fields.get("init").is_some() {
+                if floor > init {
+                    let message = "the scaler's floor lies above its first scale";
+                    let help = "raise `init` or lower `floor`";
+                    conflict(
+                        fields,
+                        message,
+                        [("floor", "the floor"), ("init", "the first scale")],
+                        help,
+                        sink,
+                    );
+                }
+                if ceiling.is_some_and(|ceiling| ceiling < init) {
+                    let message = "the scaler's ceiling lies below its first scale";
+                    let places = [("ceiling", "the ceiling"), ("init", "the first scale")];
+                    conflict(fields, message, places, "lower `init` or raise `ceiling`", sink);
+                }
             }
+            let text = |property| fields.text(property);
+            let knobs = ScaleKnobs {
+                hysteresis: fields.whole::<u32>("hysteresis").max(1),
+                refill: named(Refill::ALL, Refill::name, text("refill")),
+                late_growth: fields.flag("late-growth"),
+                at_floor: named(AtFloor::ALL, AtFloor::name, text("at-floor")),
+                ceiling: ceiling.unwrap_or(f32::INFINITY),
+            };
             let (growth, backoff) = (fields.f64("growth"), fields.f64("backoff"));
-            Scaler::Dynamic { init, growth, backoff, interval: fields.whole("interval"), floor }
+            Scaler::Dynamic { init, growth, backoff, interval: fields.whole("interval"), floor, knobs, skips }
         }
         _ => Scaler::None,
     }
+}
+
+/// The choice of a name; the default where it is faulty, which has a report of its own.
+fn named<T: Copy + Default, const N: usize>(all: [T; N], name: fn(T) -> &'static str, text: &str) -> T {
+    all.into_iter().find(|choice| name(*choice) == text).unwrap_or_default()
+}
+
+fn conflict(fields: &Fields<'_>, message: &str, places: [(&str, &str); 2], help: &str, sink: &mut Sink) {
+    let diagnostic = Diagnostic::error(codes::CONFLICT, message);
+    let diagnostic =
+        places.into_iter().fold(diagnostic, |diagnostic, (name, text)| match fields.span(name) {
+            Some(span) => diagnostic.at(span, text),
+            None => diagnostic,
+        });
+    sink.push(diagnostic.help(help));
 }
 
 /// The policy that a primitive says; rules are added by the manifest.
@@ -256,7 +354,19 @@ pub(crate) fn policy(module: &str, fields: &Fields<'_>, sink: &mut Sink) -> Poli
     }
     // Kinds that are absent are kept, so saying so would make two spellings of one policy.
     classes.retain(|_, class| *class != Class::Keep);
-    Policy { name: module.to_owned(), low: format(fields.text("low")), classes, rules: Vec::new() }
+    let low = format(fields.text("low"));
+    let masters = named(Masters::ALL, Masters::name, fields.text("masters"));
+    let fits = match masters {
+        Masters::F32 => true,
+        Masters::Nearest => matches!(low, Format::F16 | Format::Bf16),
+        Masters::Stochastic => low == Format::Bf16,
+    };
+    if !fits {
+        let message = format!("parameters cannot be kept as `{}` in this low format", masters.name());
+        let places = [("masters", "how parameters are kept"), ("low", "the low format")];
+        conflict(fields, &message, places, "write `low=\"bf16\"`, or `masters=\"f32\"`", sink);
+    }
+    Policy { name: module.to_owned(), low, classes, rules: Vec::new(), masters }
 }
 
 /// The format of a name.

@@ -96,7 +96,8 @@ impl Recorded {
 
 /// The fault that ended a run, if the lock decides it; a full disk, too little memory or changed data are another matter.
 fn fault(record: &Record) -> Option<Fault> {
-    let decided = [codes::RUN_LOSS_NOT_FINITE, codes::RUN_SCALE_AT_FLOOR].map(|code| code.to_string());
+    let decided = [codes::RUN_LOSS_NOT_FINITE, codes::RUN_SCALE_AT_FLOOR, codes::RUN_SKIP_BUDGET]
+        .map(|code| code.to_string());
     match record.ending() {
         Ending::Fault(code, step) if decided.iter().any(|known| known == code) => {
             Some(Fault { code: code.to_owned(), step })

@@ -18,6 +18,7 @@ mod reference;
 mod repro;
 mod resume;
 mod runs;
+mod scaling;
 mod schemas;
 mod weights;
 

@@ -175,6 +175,8 @@ fn every_document_agrees_with_its_schema() {
     ] {
         answer(words(line));
     }
+    place.write("ds_config.json", r#"{"fp16": {"enabled": true}}"#);
+    answer(words("import ds_config.json"));
     let first = answer(words("run --record"));
     let second = answer(words("run"));
     place.write("manifest.kdl", SMALL.replace("lr=2e-3", "lr=3e-3"));

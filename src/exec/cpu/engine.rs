@@ -12,14 +12,18 @@ use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::Digest;
-use crate::exec::backend::{Backend, DeviceUse};
+use crate::exec::backend::{Backend, DeviceUse, Exponents};
 pub use crate::exec::backend::{Batch, OpTime, Seal, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
 use crate::exec::program::{Action, Layout, Place, Program};
+use crate::exec::scaling::NonFinite;
 use crate::graph::{Node, Op, ValueId};
+use inspect::{Watch, persists};
 use std::collections::BTreeMap;
+
+mod inspect;
 
 /// A step graph lowered for one batch size.
 struct Stage {
@@ -175,7 +179,7 @@ impl Engine {
             let value = &stage.step.values[parameter.value.index()];
             if let Some(cell) = self.names.get(&value.name) {
                 let target = self.memory.cells[*cell].floats_mut(value.elements());
-                initialise::parameter(parameter, value, self.seed, target);
+                initialise::parameter(parameter, &stage.step, self.seed, target);
             }
         }
         for buffer in &stage.step.buffers {
@@ -368,6 +372,17 @@ impl Engine {
     }
 
     fn execute(&mut self, stage: usize, part: Part, position: u64) {
+        self.execute_watched(stage, part, position, None);
+    }
+
+    /// Executes a part; with a watch, nothing that persists is written by a micro-batch, and the watch may end it.
+    fn execute_watched(
+        &mut self,
+        stage: usize,
+        part: Part,
+        position: u64,
+        mut watching: Option<&mut dyn Watch>,
+    ) {
         let Self { threads, isa, seed, stages, memory, culprit, profile, taps, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
@@ -382,6 +397,11 @@ impl Engine {
         };
         threads.enter(|| {
             for instruction in &program.instructions[range] {
+                if let (Some(watch), Action::Run(index)) = (&watching, instruction.action)
+                    && (watch.is_done() || persists(&nodes[index].op))
+                {
+                    continue;
+                }
                 let locations: Vec<Location> =
                     instruction.outputs.iter().map(|buffer| places[*buffer]).collect();
                 let mut outputs: Vec<Buffer> =
@@ -420,8 +440,13 @@ impl Engine {
                         each_tap(taps, |tap| tap.before(&seen(), &outputs));
                         dispatch::run(&call, &mut outputs);
                         each_tap(taps, |tap| tap.after(&seen(), &mut outputs));
-                        if matches!(node.op, Op::Unscale) {
+                        if matches!(node.op, Op::Unscale { .. }) {
                             *culprit = first_non_finite(&call, &outputs);
+                        }
+                        if let Some(watch) = &mut watching {
+                            for (buffer, value) in outputs.iter().zip(&results) {
+                                watch.result(node, index >= stage.step.forward_nodes, value, buffer);
+                            }
                         }
                     }
                     Action::Relayout => {
@@ -483,6 +508,27 @@ impl Backend for Engine {
 
     fn first_non_finite_gradient(&self) -> Option<String> {
         self.first_non_finite_gradient()
+    }
+
+    fn first_non_finite(
+        &mut self,
+        stage: usize,
+        batches: &[Batch],
+        number: u64,
+        scale: f32,
+    ) -> Result<Option<NonFinite>, ExecFault> {
+        let threads = self.threads.clone();
+        Ok(threads.enter(|| self.locate(stage, batches, number, scale)))
+    }
+
+    fn exponents(
+        &mut self,
+        stage: usize,
+        batches: &[Batch],
+        number: u64,
+    ) -> Result<Option<Vec<Exponents>>, ExecFault> {
+        let threads = self.threads.clone();
+        Ok(Some(threads.enter(|| Self::exponents(self, stage, batches, number))))
     }
 
     fn seal(&mut self) -> Result<Seal, ExecFault> {

@@ -26,7 +26,11 @@ pub mod matrix;
 pub mod mean;
 #[cfg(test)]
 mod parameter_tests;
+#[cfg(test)]
+mod parity_tests;
 pub mod pool;
+#[cfg(test)]
+mod skip_tests;
 
 pub mod reduce;
 pub mod relative_position;

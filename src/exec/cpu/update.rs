@@ -3,10 +3,12 @@
 
 use super::reduce::map_sum;
 use super::threads::Threads;
-use super::vector::{CHEAP, Units, for_each_isa, parallel};
+use super::vector::{CHEAP, COSTLY, TILE, Units, for_each_isa, parallel};
 use crate::arithmetic::Isa;
-pub use crate::exec::reference::scaler::{ScaleRule, update as update_scale};
-pub use crate::exec::reference::update::{Adam, Sgd, clip_coefficient};
+use crate::arithmetic::half::{Format, round_slice};
+use crate::arithmetic::philox::Stream;
+pub use crate::exec::reference::scaler::{ScaleRule, ScaleState, update as update_scale};
+pub use crate::exec::reference::update::{Adam, Sgd, clip_coefficient, stochastic_bf16};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 for_each_isa! {
@@ -18,6 +20,17 @@ for_each_isa! {
             // All exponent bits set is infinity or NaN.
             found |= u32::from(gradient.to_bits() & EXPONENT == EXPONENT);
             *gradient *= factor;
+        }
+        found != 0
+    }
+
+    /// Multiplies in place; true if any product is not finite.
+    fn unscale_then_check(gradients: &mut [f32], factor: f32) -> bool {
+        const EXPONENT: u32 = 0x7f80_0000;
+        let mut found = 0_u32;
+        for gradient in gradients {
+            *gradient *= factor;
+            found |= u32::from(gradient.to_bits() & EXPONENT == EXPONENT);
         }
         found != 0
     }
@@ -54,16 +67,47 @@ for_each_isa! {
     }
 }
 
-/// Multiplies every gradient by the inverse of the loss scale; true if any was not finite before that.
-pub fn unscale_and_check(isa: Isa, threads: &Threads, gradients: &mut [f32], inverse_scale: f32) -> bool {
+/// Multiplies every gradient by the inverse of the loss scale; true if any was not finite before that, or is not `after` it.
+pub fn unscale_and_check(
+    isa: Isa,
+    threads: &Threads,
+    gradients: &mut [f32],
+    inverse_scale: f32,
+    after: bool,
+) -> bool {
     let found = AtomicBool::new(false);
     let length = gradients.len();
     parallel(threads, length, CHEAP, Units::new(gradients, 1), |_, share| {
-        if unscale(isa, share.slice, inverse_scale) {
+        let kernel = if after { unscale_then_check } else { unscale };
+        if kernel(isa, share.slice, inverse_scale) {
             found.store(true, Ordering::Relaxed);
         }
     });
     found.into_inner()
+}
+
+/// Rounds a parameter to its format: to the nearest, or with a stream by chance; element i takes word i of the step's.
+pub fn store(
+    isa: Isa,
+    threads: &Threads,
+    format: Format,
+    stream: Option<Stream>,
+    step: u64,
+    parameters: &mut [f32],
+) {
+    parallel(threads, parameters.len(), COSTLY, Units::new(parameters, 1), |range, share| match stream {
+        None => round_slice(isa, format, share.slice),
+        Some(stream) => {
+            let mut words = [0; TILE];
+            for (index, tile) in share.slice.chunks_mut(TILE).enumerate() {
+                let words = &mut words[..tile.len()];
+                stream.fill_words_on(isa, step, (range.start + index * TILE) as u64, words);
+                for (parameter, word) in tile.iter_mut().zip(words) {
+                    *parameter = stochastic_bf16(*parameter, *word);
+                }
+            }
+        }
+    });
 }
 
 /// Σ x², each square rounded before it is added in the order of `reduce::sum`.

@@ -138,7 +138,7 @@ impl Engine {
             let value = step.value(parameter.value);
             if let Some((address, _)) = self.place(&value.name) {
                 let mut target = vec![0.0; value.elements()];
-                initialise::parameter(parameter, value, self.seed, &mut target);
+                initialise::parameter(parameter, step, self.seed, &mut target);
                 first.push((address, target));
             }
         }

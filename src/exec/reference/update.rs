@@ -2,14 +2,27 @@
 //! and sum is rounded by itself, in the order written.
 
 use super::reduce::sum;
+use crate::arithmetic::half::round_bf16;
 
-/// Multiplies every gradient by the inverse of the loss scale; true if any was not finite before that.
-pub fn unscale_and_check(gradients: &mut [f32], inverse_scale: f32) -> bool {
-    let found = gradients.iter().any(|gradient| !gradient.is_finite());
-    for gradient in gradients {
+/// Multiplies every gradient by the inverse of the loss scale; true if any was not finite before that, or is not `after` it.
+pub fn unscale_and_check(gradients: &mut [f32], inverse_scale: f32, after: bool) -> bool {
+    let before = gradients.iter().any(|gradient| !gradient.is_finite());
+    for gradient in gradients.iter_mut() {
         *gradient *= inverse_scale;
     }
-    found
+    if after { gradients.iter().any(|gradient| !gradient.is_finite()) } else { before }
+}
+
+/// A bf16 neighbour of a number: of the two that it lies between, the one away from 0 with a probability that is the number's
+/// distance from the other, in 65536ths of theirs. The upper half of a random word decides. What bf16 holds stays; so do
+/// infinities, and NaN as in rounding to nearest.
+#[inline(always)]
+pub fn stochastic_bf16(x: f32, word: u32) -> f32 {
+    let bits = x.to_bits();
+    if bits & 0x7f80_0000 == 0x7f80_0000 {
+        return round_bf16(x);
+    }
+    f32::from_bits(bits.wrapping_add(word >> 16) & 0xffff_0000)
 }
 
 /// Σ x², each square rounded before it is added.

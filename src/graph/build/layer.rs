@@ -6,12 +6,15 @@ use super::{Builder, Place, Purpose};
 use crate::digest::Digest;
 use crate::plan::{Initialiser, Layer, LayerKind};
 
-/// The random stream of a dropout layer: the first eight bytes, little endian, of the digest of `dropout:<layer path>`.
+/// The random stream of a dropout layer: that of `dropout:<layer path>`.
 pub fn dropout_stream(path: &str) -> u64 {
-    let digest = Digest::of_bytes(format!("dropout:{path}").as_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest.0[..8]);
-    u64::from_le_bytes(first)
+    named_stream("dropout", path)
+}
+
+/// The random stream of a use and a path: the first eight bytes, little endian, of the digest of `<use>:<path>`.
+pub fn named_stream(purpose: &str, path: &str) -> u64 {
+    let digest = Digest::of_bytes(format!("{purpose}:{path}").as_bytes());
+    digest.0[..8].iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
 /// Sizes and initialisers of a convolution.

@@ -76,7 +76,7 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
         | Op::LossGradient { .. }
         | Op::Accumulate
         | Op::StageBuffer => backward(op, edges),
-        Op::Unscale
+        Op::Unscale { .. }
         | Op::GlobalNorm
         | Op::ClipCoefficient { .. }
         | Op::Update { .. }
@@ -517,7 +517,7 @@ fn backward(op: &Op, edges: Edges) -> Result<(), String> {
 
 fn update(op: &Op, edges: Edges) -> Result<(), String> {
     match op {
-        Op::Unscale => {
+        Op::Unscale { .. } => {
             let Edges { inputs: [scale, gradients @ ..], outputs: [found, results @ ..] } = edges else {
                 return Err("has no scale or no result".to_owned());
             };
@@ -541,7 +541,7 @@ fn update(op: &Op, edges: Edges) -> Result<(), String> {
             scalar(norm, DType::F32)?;
             scalar(coefficient, DType::F32)
         }
-        Op::Update { rule, found, clipped } => parameter_update(rule, *found, *clipped, edges),
+        Op::Update { rule, found, clipped, .. } => parameter_update(rule, *found, *clipped, edges),
         Op::CommitBuffer { found } => {
             let (edges, flag) = split_flag(edges, 3, *found)?;
             flag.map_or(Ok(()), |flag| scalar(flag, DType::F32))?;
@@ -559,13 +559,24 @@ fn update(op: &Op, edges: Edges) -> Result<(), String> {
             scalar(step, DType::I32)?;
             require(step.name == result.name, || "its result is not the step, in place".to_owned())
         }
-        Op::ScalerUpdate { .. } => {
+        Op::ScalerUpdate { guard: None, .. } => {
             let ([scale, tracker, found], [new_scale, new_tracker]) = edges.counts()?;
             scalar(scale, DType::F32)?;
             scalar(tracker, DType::I32)?;
             scalar(found, DType::F32)?;
             require(scale.name == new_scale.name && tracker.name == new_tracker.name, || {
                 "its results are not scale and tracker, in place".to_owned()
+            })
+        }
+        Op::ScalerUpdate { guard: Some(_), .. } => {
+            let ([scale, counts @ .., skips], results) = edges.counts::<5, 4>()?;
+            let [tracker, found, tolerated] = counts;
+            scalar(scale, DType::F32)?;
+            scalar(found, DType::F32)?;
+            [tracker, tolerated, skips].into_iter().try_for_each(|count| scalar(count, DType::I32))?;
+            let places = [scale, tracker, tolerated, skips].map(|value| &value.name);
+            require(results.iter().map(|value| &value.name).eq(places), || {
+                "its results are not scale, tracker, tolerated and skips, in place".to_owned()
             })
         }
         Op::Clear => {

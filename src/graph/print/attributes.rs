@@ -1,6 +1,6 @@
 //! The attributes of an op by name, for listings.
 
-use super::super::{Attention, Disentangled, Op, PositionBuckets, Unary};
+use super::super::{Attention, DType, Disentangled, Op, PositionBuckets, ScaleGuard, Stored, Unary};
 use crate::plan::Optimizer;
 use serde_json::{Value, json};
 
@@ -98,15 +98,24 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         }
         Op::LossGradient { accumulate } => vec![("accumulate", json!(accumulate))],
         Op::ClipCoefficient { max_norm } => vec![("max-norm", float(*max_norm))],
-        Op::Update { rule, found, clipped } => {
+        Op::Update { rule, found, clipped, stored } => {
             let mut attributes = rule_attributes(rule);
             attributes.extend([("found", json!(found)), ("clipped", json!(clipped))]);
+            if let Some(Stored { format, stream }) = stored {
+                let how = if stream.is_some() { "stochastic" } else { "nearest" };
+                let format = DType::from(*format).name();
+                attributes.extend([("stored", json!(format)), ("rounding", json!(how))]);
+            }
             attributes
         }
         Op::CommitBuffer { found } | Op::AdvanceStep { found } => vec![("found", json!(found))],
-        Op::ScalerUpdate { growth, backoff, interval } => {
-            vec![("growth", json!(growth)), ("backoff", json!(backoff)), ("interval", json!(interval))]
+        Op::ScalerUpdate { growth, backoff, interval, guard } => {
+            let mut attributes =
+                vec![("growth", json!(growth)), ("backoff", json!(backoff)), ("interval", json!(interval))];
+            attributes.extend(guard.iter().flat_map(guard_attributes));
+            attributes
         }
+        Op::Unscale { after: true } => vec![("check", json!("after-unscale"))],
         Op::Unary(_)
         | Op::UnaryBackward(_)
         | Op::Gather
@@ -127,7 +136,7 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         | Op::MeanSquaredErrorBackward
         | Op::Accumulate
         | Op::StageBuffer
-        | Op::Unscale
+        | Op::Unscale { .. }
         | Op::GlobalNorm
         | Op::Clear => Vec::new(),
     }
@@ -179,4 +188,20 @@ fn rule_attributes(rule: &Optimizer) -> Vec<(&'static str, Value)> {
 /// The shortest text that reads back as the f32, as a JSON number: 0.1, not 0.10000000149011612.
 fn float(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, |number| json!(number))
+}
+
+fn guard_attributes(guard: &ScaleGuard) -> Vec<(&'static str, Value)> {
+    let refill = if guard.refill_on_good { "good-step" } else { "growth" };
+    let mut attributes = vec![
+        ("hysteresis", json!(guard.hysteresis)),
+        ("refill", json!(refill)),
+        ("late-growth", json!(guard.late)),
+    ];
+    if guard.floor > 0.0 {
+        attributes.push(("floor", float(guard.floor)));
+    }
+    if guard.ceiling.is_finite() {
+        attributes.push(("ceiling", float(guard.ceiling)));
+    }
+    attributes
 }

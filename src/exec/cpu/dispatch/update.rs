@@ -3,10 +3,11 @@
 use super::Call;
 use crate::arithmetic::functions::power;
 use crate::arithmetic::half::Format;
+use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::update::{
-    Adam, ScaleRule, Sgd, adam, clip_coefficient, sgd, sgd_plain, sum_of_squares, unscale_and_check,
-    update_scale,
+    Adam, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd, sgd_plain, store, sum_of_squares,
+    unscale_and_check, update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::exec::schedule::decimal;
@@ -22,7 +23,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         }
         Op::StageBuffer => call.out(outputs, 0).copy_from_slice(call.inputs[0].floats()),
         Op::Clear => call.out(outputs, 0).fill(0.0),
-        Op::Unscale => unscale(call, outputs),
+        Op::Unscale { after } => unscale(call, *after, outputs),
         Op::GlobalNorm => {
             let squares: Vec<f32> = call
                 .inputs
@@ -34,7 +35,15 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::ClipCoefficient { max_norm } => {
             call.out(outputs, 0)[0] = clip_coefficient(call.inputs[0].scalar(), *max_norm);
         }
-        Op::Update { rule, found, clipped } => update(call, rule, *found, *clipped, outputs),
+        Op::Update { rule, found, clipped, stored } => {
+            update(call, rule, *found, *clipped, outputs);
+            if let (Some(stored), false) = (stored, *found && call.inputs[4].scalar() != 0.0) {
+                let applied =
+                    u64::try_from(call.inputs[3].integers().first().copied().unwrap_or(0)).unwrap_or(0);
+                let stream = stored.stream.map(|stream| Stream::new(call.seed, stream));
+                store(call.isa, call.threads, stored.format, stream, applied, call.out(outputs, 0));
+            }
+        }
         Op::CommitBuffer { found } => commit(call, *found, outputs),
         Op::AdvanceStep { found } => {
             if !(*found && call.inputs[1].scalar() != 0.0)
@@ -43,29 +52,33 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
                 *step = step.saturating_add(1);
             }
         }
-        Op::ScalerUpdate { growth, backoff, interval } => {
-            let rule = ScaleRule {
-                growth: *growth,
-                backoff: *backoff,
-                interval: i32::try_from(*interval).unwrap_or(i32::MAX),
-            };
+        Op::ScalerUpdate { growth, backoff, interval, guard } => {
+            let interval = i32::try_from(*interval).unwrap_or(i32::MAX);
+            let rule = ScaleRule { guard: *guard, ..ScaleRule::torch(*growth, *backoff, interval) };
             let found = call.inputs[2].scalar() != 0.0;
-            let scale = call.out(outputs, 0)[0];
-            let tracker = outputs[1].integers(1).first().copied().unwrap_or(0);
-            let (scale, tracker) = update_scale(&rule, scale, tracker, found);
-            call.out(outputs, 0)[0] = scale;
-            outputs[1].integers_mut(1).fill(tracker);
+            let count = |outputs: &[Buffer], index: usize| {
+                let buffer = outputs.get(index);
+                buffer.and_then(|buffer| buffer.integers(1).first().copied()).unwrap_or(0)
+            };
+            let [tracker, tolerated, skips] = [1, 2, 3].map(|index| count(outputs, index));
+            let state = ScaleState { scale: call.out(outputs, 0)[0], tracker, tolerated, skips };
+            let state = update_scale(&rule, state, found);
+            call.out(outputs, 0)[0] = state.scale;
+            let counts = [state.tracker, state.tolerated, state.skips];
+            for (buffer, count) in outputs[1..].iter_mut().zip(counts) {
+                buffer.integers_mut(1).fill(count);
+            }
         }
         _ => {}
     }
 }
 
-/// g *= f32(1 / f64(scale)) for every gradient; found = 1 if any element was not finite before.
-fn unscale(call: &Call<'_>, outputs: &mut [Buffer]) {
+/// g *= f32(1 / f64(scale)) for every gradient; found = 1 if any element was not finite before, or is not `after`.
+fn unscale(call: &Call<'_>, after: bool, outputs: &mut [Buffer]) {
     let inverse = (1.0 / f64::from(call.inputs[0].scalar())) as f32;
     let mut found = false;
     for index in 1..outputs.len() {
-        found |= unscale_and_check(call.isa, call.threads, call.out(outputs, index), inverse);
+        found |= unscale_and_check(call.isa, call.threads, call.out(outputs, index), inverse, after);
     }
     call.out(outputs, 0)[0] = if found { 1.0 } else { 0.0 };
 }

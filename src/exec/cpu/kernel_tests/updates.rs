@@ -15,24 +15,34 @@ fn unscaling_equals_the_reference_and_finds_what_is_not_finite() {
                 let position = numbers.below(length);
                 x[position] = bad;
             }
-            let mut expected = x.clone();
-            let found = reference::update::unscale_and_check(&mut expected, 1.0 / 65536.0);
-            assert_eq!(found, bad.is_some() && length > 0);
-            every_setting(|isa, threads| {
-                let mut values = x.clone();
-                assert_eq!(update::unscale_and_check(isa, threads, &mut values, 1.0 / 65536.0), found);
-                assert_same(&values, &expected, "unscaled");
-            });
+            for after in [false, true] {
+                let mut expected = x.clone();
+                let found = reference::update::unscale_and_check(&mut expected, 1.0 / 65536.0, after);
+                assert_eq!(found, bad.is_some() && length > 0);
+                every_setting(|isa, threads| {
+                    let mut values = x.clone();
+                    let seen = update::unscale_and_check(isa, threads, &mut values, 1.0 / 65536.0, after);
+                    assert_eq!(seen, found);
+                    assert_same(&values, &expected, "unscaled");
+                });
+            }
         }
     }
 }
 
 #[test]
-fn the_check_looks_at_the_value_before_unscaling() {
+fn the_check_looks_at_the_value_before_unscaling_or_after() {
     // A scale below 1 makes finite values overflow afterwards; PyTorch does not count that as found.
     let mut x = [3e38];
-    assert!(!reference::update::unscale_and_check(&mut x, 4.0));
+    assert!(!reference::update::unscale_and_check(&mut x, 4.0, false));
     assert_eq!(x[0], f32::INFINITY);
+    every_setting(|isa, threads| {
+        for (after, expected) in [(false, false), (true, true)] {
+            let mut x = [1.0, 3e38, -2.0];
+            assert_eq!(update::unscale_and_check(isa, threads, &mut x, 4.0, after), expected);
+            assert_same(&x, &[4.0, f32::INFINITY, -8.0], "unscaled");
+        }
+    });
 }
 
 #[test]

@@ -4,11 +4,14 @@
 
 use super::pointwise::eights;
 use super::{Call, Operand};
+use crate::arithmetic::half::Format;
+use crate::arithmetic::philox::Stream;
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::exec::reference::fingerprint;
 use crate::exec::reference::reduce::BLOCK;
+use crate::exec::reference::scaler::TORCH;
 use crate::exec::schedule::decimal;
-use crate::graph::Op;
+use crate::graph::{Op, Stored};
 use crate::plan::Optimizer;
 
 /// Elements that a block of the unscaling kernel takes.
@@ -32,7 +35,7 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
             eights(launches, "cast", elements, arguments);
         }
         Op::Clear => launches.clear(y.address, elements * y.format.bytes()),
-        Op::Unscale => unscale(call, launches),
+        Op::Unscale { after } => unscale(call, *after, launches),
         Op::GlobalNorm => global_norm(call, launches),
         Op::ClipCoefficient { max_norm } => {
             let arguments = Arguments::new().tensor(call.input(0)).float(*max_norm).tensor(y);
@@ -44,11 +47,16 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
             let arguments = Arguments::new().address(y.address).tensor(optional(call, *found, 1));
             launches.each("advance_step", 1, arguments);
         }
-        Op::ScalerUpdate { growth, backoff, interval } => {
+        Op::ScalerUpdate { growth, backoff, interval, guard } => {
             let arguments = Arguments::new().tensor(y).address(call.output(1).address).tensor(call.input(2));
             let arguments = arguments.double(*growth).double(*backoff);
-            let interval = i32::try_from(*interval).unwrap_or(i32::MAX);
-            launches.each("scaler_update", 1, arguments.int(interval));
+            let arguments = arguments.int(i32::try_from(*interval).unwrap_or(i32::MAX));
+            let counts = [2, 3].map(|index| guard.map_or(0, |_| call.output(index).address));
+            let guard = guard.unwrap_or(TORCH);
+            let hysteresis = i32::try_from(guard.hysteresis).unwrap_or(i32::MAX);
+            let arguments = counts.into_iter().fold(arguments, Arguments::address).int(hysteresis);
+            let arguments = arguments.int(i32::from(guard.refill_on_good)).int(i32::from(guard.late));
+            launches.each("scaler_update", 1, arguments.float(guard.floor).float(guard.ceiling));
         }
         _ => return false,
     }
@@ -72,12 +80,13 @@ fn table(tensors: &[Operand<'_>], size: usize) -> (Vec<u8>, usize) {
     (bytes, blocks)
 }
 
-fn unscale(call: &Call<'_>, launches: &mut Launches) {
+fn unscale(call: &Call<'_>, after: bool, launches: &mut Launches) {
     let gradients = &call.outputs[1..];
     let (bytes, blocks) = table(gradients, UNSCALED);
     let entries = launches.constant(&bytes);
     launches.each("unscale_begin", 1, Arguments::new().address(call.culprit));
     let arguments = Arguments::new().tensor(call.input(0)).address(entries).int(gradients.len() as i32);
+    let arguments = arguments.int(i32::from(after));
     launches.kernel("unscale", [blocks, 1, 1], THREADS as u32, arguments.address(call.culprit));
     launches.each("unscale_end", 1, Arguments::new().address(call.culprit).tensor(call.output(0)));
 }
@@ -99,7 +108,7 @@ fn global_norm(call: &Call<'_>, launches: &mut Launches) {
 /// Updates of parameters by one rule; nothing happens when the step was found non-finite.
 pub(super) fn updates(calls: &[Call<'_>], launches: &mut Launches) -> bool {
     let Some(call) = calls.first() else { return true };
-    let Op::Update { rule, found, clipped } = call.op else { return false };
+    let Op::Update { rule, found, clipped, .. } = call.op else { return false };
     let found_at = optional(call, *found, 4);
     let clip_at = optional(call, *clipped, 4 + usize::from(*found));
     let rate = call.input(2);
@@ -133,7 +142,19 @@ pub(super) fn updates(calls: &[Call<'_>], launches: &mut Launches) -> bool {
             launches.kernel("update_adamw", [blocks, 1, 1], THREADS as u32, arguments);
         }
     }
+    calls.iter().for_each(|call| store(call, launches));
     true
+}
+
+/// Rounds a parameter to the format that it is kept in, where that is not f32. The step is counted on by a later node.
+fn store(call: &Call<'_>, launches: &mut Launches) {
+    let Op::Update { found, stored: Some(Stored { format, stream }), .. } = call.op else { return };
+    let key = stream.map_or(0, |stream| Stream::new(call.seed, stream).key());
+    let how = if stream.is_some() { 2 } else { i32::from(*format == Format::Bf16) };
+    let arguments = Arguments::new().tensor(call.output(0)).address(call.input(3).address);
+    let arguments = arguments.tensor(optional(call, *found, 4)).address(key).int(how);
+    let elements = call.outputs[0].elements();
+    eights(launches, "store_parameter", elements, arguments.size(elements));
 }
 
 /// Casts of many values.

@@ -39,9 +39,9 @@ KERNEL(unscale_begin, int* culprit) {
     if (thread_number() == 0) *culprit = 0x7fffffff;
 }
 
-// g *= 1 / scale for every gradient; `culprit` becomes the number of the first one with an element that is not finite. A block of
-// 256 threads has 8192 elements.
-KERNEL(unscale, Tensor scale, const Entry* entries, int count, int* culprit) {
+// g *= 1 / scale for every gradient; `culprit` becomes the number of the first one with an element that is not finite before, or
+// whose product is not. A block of 256 threads has 8192 elements.
+KERNEL(unscale, Tensor scale, const Entry* entries, int count, int after, int* culprit) {
     __shared__ int found;
     i64 block = blockIdx.x;
     int number = entry_of(entries, count, block);
@@ -59,8 +59,9 @@ KERNEL(unscale, Tensor scale, const Entry* entries, int count, int* culprit) {
         load_up_to_eight(gradient, first, entry.elements, values);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            mine = mine || (bits_of(values[k]) & 0x7f800000u) == 0x7f800000u;
-            values[k] = values[k] * inverse;
+            float product = values[k] * inverse;
+            mine = mine || (bits_of(after != 0 ? product : values[k]) & 0x7f800000u) == 0x7f800000u;
+            values[k] = product;
         }
         store_up_to_eight(gradient, first, entry.elements, values);
     }
@@ -256,6 +257,25 @@ KERNEL(update_adamw, const Row* rows, int count, const float* numbers, Tensor fo
     }
 }
 
+// A parameter in the format that it is kept in: 0 the nearest f16, 1 the nearest bf16, 2 a bf16 neighbour by chance.
+KERNEL(store_parameter, Tensor parameters, const int* step, Tensor found, u64 key, int how, i64 n) {
+    i64 first = thread_number() * 8;
+    if (first >= n || skipped(found)) return;
+    float p[8];
+    load_up_to_eight(parameters, first, n, p);
+    u64 count = (u64)(*step < 0 ? 0 : *step), block = (u64)first / 4;
+    Words words[2] = {philox(key, count, block), philox(key, count, block + 1)};
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        u32 bits = bits_of(p[k]);
+        bool special = (bits & 0x7f800000u) == 0x7f800000u;
+        float nearest = how == 0 ? half_to_float(float_to_half(p[k])) : bf16_to_float(float_to_bf16(p[k]));
+        float drawn = float_of((bits + (words[k / 4].word[k % 4] >> 16)) & 0xffff0000u);
+        p[k] = how == 2 && !special ? drawn : nearest;
+    }
+    store_up_to_eight(parameters, first, n, p);
+}
+
 // Buffer and pending take the candidate, or the buffer's value when the step is left out. The candidate may be pending itself.
 KERNEL(commit_buffers, const Row* rows, int count, Tensor found) {
     Row row = rows[row_of(rows, count, blockIdx.x)];
@@ -274,20 +294,38 @@ KERNEL(advance_step, int* step, Tensor found) {
     *step = *step == 0x7fffffff ? *step : *step + 1;
 }
 
-KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth, double backoff, int interval) {
+// The counts of tolerated non-finite steps and of skipped steps in a row are there when the rule has a guard.
+KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth, double backoff, int interval, int* tolerated,
+       int* skips, int hysteresis, int refill_on_good, int late, float floor, float ceiling) {
     if (thread_number() != 0) return;
     float scale = load(scale_at, 0);
+    int used = tolerated == nullptr ? 0 : *tolerated, row = skips == nullptr ? 0 : *skips;
     int successful = (int)((u32)*tracker + 1u);
+    int due = late != 0 && interval < 0x7fffffff ? interval + 1 : interval;
     if (load(found, 0) != 0.0f) {
-        scale = (float)((double)scale * backoff);
+        row = row == 0x7fffffff ? row : row + 1;
         successful = 0;
-    } else if (successful == interval) {
-        float grown = (float)((double)scale * growth);
-        scale = (bits_of(grown) & 0x7f800000u) == 0x7f800000u ? scale : grown;
-        successful = 0;
+        if (used < hysteresis - 1) {
+            used = used + 1;
+        } else {
+            float lowered = (float)((double)scale * backoff);
+            scale = lowered < floor ? floor : lowered;
+        }
+    } else {
+        row = 0;
+        used = refill_on_good != 0 ? 0 : used;
+        if (successful == due) {
+            float grown = (float)((double)scale * growth);
+            grown = grown > ceiling ? ceiling : grown;
+            scale = (bits_of(grown) & 0x7f800000u) == 0x7f800000u ? scale : grown;
+            successful = late != 0 ? 1 : 0;
+            used = 0;
+        }
     }
     store(scale_at, 0, scale);
     *tracker = successful;
+    if (tolerated != nullptr) *tolerated = used;
+    if (skips != nullptr) *skips = row;
 }
 
 // Two words of 64 bits for each block of 1024 values of each tensor of the table, the last block padded with zero words: of both sets

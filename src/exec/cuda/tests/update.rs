@@ -2,7 +2,9 @@
 
 use super::pointwise::floats;
 use super::*;
+use crate::arithmetic::half::Format;
 use crate::exec::reference::fingerprint::Keys;
+use crate::graph::{ScaleGuard, Stored};
 use crate::plan::Optimizer;
 
 fn scalar(number: f32) -> (Value, Buffer) {
@@ -43,7 +45,9 @@ fn accumulating_and_staging() {
 
 #[test]
 fn unscaling_finds_the_first_that_is_not_finite() {
-    for bad in [None, Some(0), Some(2), Some(3)] {
+    for (after, bad) in
+        [None, Some(0), Some(2), Some(3)].into_iter().flat_map(|bad| [(false, bad), (true, bad)])
+    {
         let sizes = [20_000, 5, 0, 8192, 8193];
         let mut inputs = vec![scalar(1024.0)];
         inputs.extend((1..).zip(sizes).map(|(stream, size)| plain(stream, &[size])));
@@ -58,7 +62,7 @@ fn unscaling_finds_the_first_that_is_not_finite() {
         }
         let mut outputs = vec![value(&[], DType::F32)];
         outputs.extend(inputs[1..].iter().map(|(value, _)| value.clone()));
-        let mut case = Case::new(Op::Unscale, inputs, outputs);
+        let mut case = Case::new(Op::Unscale { after }, inputs, outputs);
         case.in_place = std::iter::once(None).chain((1..=sizes.len()).map(Some)).collect();
         case.check("unscale");
     }
@@ -103,8 +107,11 @@ fn optimizers() {
                     inputs.extend((0..states as u64).map(|state| floats(3 + state, &[elements])));
                     let places: Vec<usize> = std::iter::once(0).chain(first..first + states).collect();
                     let (found, clipped) = (found.is_some(), clip.is_some());
-                    let mut case =
-                        in_place(Op::Update { rule: rule.clone(), found, clipped }, inputs, &places);
+                    let mut case = in_place(
+                        Op::Update { rule: rule.clone(), found, clipped, stored: None },
+                        inputs,
+                        &places,
+                    );
                     case.stored[1] = Some(format);
                     case.check(&format!("{rule:?}"));
                 }
@@ -125,9 +132,65 @@ fn commits_steps_and_the_scaler() {
         }
         for (scale, tracker) in [(65_536.0, 0), (65_536.0, 2), (f32::MAX, 2), (1e-45, 1), (1.0, i32::MAX)] {
             let inputs = vec![scalar(scale), integer(tracker), scalar(found.unwrap_or(0.0))];
-            let op = Op::ScalerUpdate { growth: 1.1, backoff: 0.5, interval: 3 };
+            let op = Op::ScalerUpdate { growth: 1.1, backoff: 0.5, interval: 3, guard: None };
             in_place(op, inputs, &[0, 1]).check("scaler");
         }
+    }
+}
+
+#[test]
+fn the_scaler_with_a_guard() {
+    let guards = [(1, false, false), (2, false, false), (3, true, true), (i32::MAX as u32, true, false)];
+    for (hysteresis, refill_on_good, late) in guards {
+        for (floor, ceiling) in [(0.0, f32::INFINITY), (0.75, 70_000.0), (1e-45, f32::MAX)] {
+            for (scale, tracker, tolerated, skips) in
+                [(65_536.0, 0, 0, 0), (65_536.0, 2, 1, 7), (f32::MAX, 3, 2, 0), (1.0, i32::MAX, 1, i32::MAX)]
+            {
+                for found in [0.0, 1.0] {
+                    let inputs = vec![
+                        scalar(scale),
+                        integer(tracker),
+                        scalar(found),
+                        integer(tolerated),
+                        integer(skips),
+                    ];
+                    let guard = Some(ScaleGuard { hysteresis, refill_on_good, late, floor, ceiling });
+                    let op = Op::ScalerUpdate { growth: 1.1, backoff: 0.5, interval: 3, guard };
+                    in_place(op, inputs, &[0, 1, 3, 4]).check("guarded scaler");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn parameters_are_stored_rounded() {
+    let rule = Optimizer::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+    for (format, stream) in [(Format::F16, None), (Format::Bf16, None), (Format::Bf16, Some(77))] {
+        for elements in [0, 1, 1000, 5003] {
+            for found in [None, Some(0.0), Some(1.0)] {
+                let (mut described, number) = scalar(3e-4);
+                described.role = Role::Host;
+                let mut inputs =
+                    vec![floats(1, &[elements]), floats(2, &[elements]), (described, number), integer(41)];
+                inputs.extend(found.map(scalar));
+                let stored = Some(Stored { format, stream });
+                let op = Op::Update { rule: rule.clone(), found: found.is_some(), clipped: false, stored };
+                in_place(op, inputs, &[0]).check(&format!("{stored:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn unscaling_finds_what_overflows_by_it() {
+    for after in [false, true] {
+        let gradient = (value(&[3], DType::F32), Buffer::Float(vec![1.0, 3e38, -2.0]));
+        let inputs = vec![scalar(0.25), gradient];
+        let outputs = vec![value(&[], DType::F32), inputs[1].0.clone()];
+        let mut case = Case::new(Op::Unscale { after }, inputs, outputs);
+        case.in_place = vec![None, Some(1)];
+        case.check("unscale");
     }
 }
 
