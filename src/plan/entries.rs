@@ -92,6 +92,8 @@ fn format_text(format: Format) -> &'static str {
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
         Format::Tf32 => "tf32",
+        Format::E4m3 => "fp8",
+        Format::E5m2 => "e5m2",
     }
 }
 
@@ -207,6 +209,18 @@ impl Plan {
         lines.add("precision.low", format_text(self.precision.low));
         if self.precision.masters != Masters::default() {
             lines.add("precision.masters", self.precision.masters.name());
+        }
+        if let Some(eight) = &self.precision.eight {
+            lines.add("precision.fp8.scaling", eight.recipe.name());
+            if eight.recipe.history > 0 {
+                lines.whole("precision.fp8.history", eight.recipe.history);
+            }
+            lines.whole("precision.fp8.margin", eight.recipe.margin);
+            lines.whole("precision.fp8.first", eight.first);
+            lines.whole("precision.fp8.last", eight.last);
+            if !eight.high.is_empty() {
+                lines.add("precision.fp8.high", eight.high.join(" "));
+            }
         }
         for (kind, class) in &self.precision.classes {
             lines.add(format!("precision.class.{kind}"), class_name(*class));

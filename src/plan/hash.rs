@@ -6,9 +6,9 @@
 
 use super::initial;
 use super::{
-    Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Masters, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules,
-    Train,
+    Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind,
+    Loss, Masters, Optimizer, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind,
+    Selector, SkipRules, Train,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};
@@ -322,6 +322,8 @@ fn format_name(format: Format) -> &'static str {
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
         Format::Tf32 => "tf32",
+        Format::E4m3 => "fp8",
+        Format::E5m2 => "e5m2",
     }
 }
 
@@ -331,6 +333,13 @@ impl ContentHash for Policy {
         hasher.tag(format_name(self.low));
         if self.masters != Masters::default() {
             hasher.tag(self.masters.name());
+        }
+        // Only where there is any, so that policies without it keep their digests.
+        if let Some(Eight { recipe: Recipe { history, margin }, first, last, high }) = &self.eight {
+            hasher.tag("fp8");
+            (*history, *margin).content_hash(hasher);
+            (*first, *last).content_hash(hasher);
+            high.content_hash(hasher);
         }
         self.classes.len().content_hash(hasher);
         for (kind, class) in &self.classes {

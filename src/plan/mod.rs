@@ -13,7 +13,7 @@ pub mod scaler;
 
 pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand, Share};
 pub use optimizer::{Optimizer, ParameterGroup, Schedule, ScheduleKind};
-pub use policy::{Class, Masters, OP_KINDS, Policy, Rule, Selector};
+pub use policy::{Class, Eight, Masters, OP_KINDS, Policy, Recipe, Rule, Selector};
 pub use scaler::{AtFloor, Refill, ScaleKnobs, Scaler, SkipRules};
 
 use crate::data::spec::DataSpec;

@@ -373,6 +373,7 @@ impl<'a> Lowering<'a, '_> {
             classes: BTreeMap::new(),
             rules: Vec::new(),
             masters: Masters::F32,
+            eight: None,
         };
         let mut policy = match self.primitive(ModuleKind::Precision, "std:precision/fp32") {
             Some(found) => match primitive::fields(ModuleKind::Precision, &found.node, self.sink) {
@@ -396,6 +397,12 @@ impl<'a> Lowering<'a, '_> {
                     (Selector::Op(child.text("kind").to_owned()), format!("precision.op.{}", ops - 1))
                 };
                 self.origin(origin.clone(), child.node.map(|node| node.span));
+                if child.text("dtype") == "fp8" && policy.eight.is_none() {
+                    let message = format!("the policy `{}` has no FP8 to give a layer", policy.name);
+                    let fault = Diagnostic::error(codes::CONFLICT, message);
+                    let fault = fault.at(self.place(Some(child)), "asks for FP8");
+                    self.sink.push(fault.help("take `precision \"fp8-hybrid\"`, or write `dtype=\"bf16\"`"));
+                }
                 policy.rules.push(Rule { selector, format: primitive::format(child.text("dtype")), origin });
             }
         }

@@ -1,6 +1,6 @@
 //! The manifest's nodes, as one table. `amp explain` and the checker read the same lines.
 
-use super::primitives::{FORMATS, OP_KINDS, pin_rule};
+use super::primitives::{OP_KINDS, RULE_FORMATS, pin_rule};
 use super::rule::{NodeRule, Rule};
 use std::sync::OnceLock;
 
@@ -59,13 +59,13 @@ pub(crate) fn table() -> &'static [NodeRule] {
                     NodeRule::new("layer", "another format for layers")
                         .many()
                         .argument(Rule::text("glob", "Paths of layers: `*` is one name, `**` any number."))
-                        .property(Rule::choice("dtype", &FORMATS, "The format.")),
+                        .property(Rule::choice("dtype", &RULE_FORMATS, "The format.")),
                 )
                 .child(
                     NodeRule::new("op", "another format for an op kind")
                         .many()
                         .argument(Rule::choice("kind", &OP_KINDS, "The op kind."))
-                        .property(Rule::choice("dtype", &FORMATS, "The format.")),
+                        .property(Rule::choice("dtype", &RULE_FORMATS, "The format.")),
                 ),
             module("scaler", "loss scaling"),
             module("optimizer", "the update rule").once().child(parameter_group()),

@@ -148,6 +148,7 @@ pub fn library_policy(low: Format) -> Option<Policy> {
         Format::F16 => "std:precision/amp-fp16",
         Format::Bf16 => "std:precision/amp-bf16",
         Format::Tf32 => "std:precision/tf32",
+        Format::E4m3 | Format::E5m2 => "std:precision/fp8-hybrid",
         Format::F32 => "std:precision/fp32",
     };
     policy_named(name)

@@ -9,6 +9,8 @@ pub mod convolution;
 pub mod disentangled;
 pub(in crate::exec) mod dispatch;
 pub mod dropout;
+#[cfg(test)]
+mod eight_tests;
 pub mod elementwise;
 pub mod engine;
 #[cfg(test)]
@@ -37,6 +39,7 @@ pub mod relative_position;
 pub mod rms_norm;
 pub mod rotary;
 pub mod rows;
+pub mod scaled;
 pub mod softmax;
 pub(in crate::exec) mod tap;
 pub mod threads;

@@ -3,6 +3,7 @@
 //! Forward rules come from `infer`; a backward op is checked against the forward rule that it reverses.
 
 mod attention;
+mod scaled;
 
 use super::super::infer::{self, Fault};
 use super::super::{DType, Op, Value};
@@ -15,6 +16,14 @@ use crate::plan::Optimizer;
 pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), String> {
     let edges = Edges { inputs, outputs };
     match op {
+        Op::QuantisationScale { .. }
+        | Op::Quantise { .. }
+        | Op::AbsoluteMaximum
+        | Op::ScaledLinear { .. }
+        | Op::ScaledLinearBackwardInput
+        | Op::ScaledLinearBackwardWeight
+        | Op::AccumulateMaximum
+        | Op::RecordMaximum { .. } => scaled::signature(op, edges),
         Op::Linear { .. }
         | Op::Conv2d { .. }
         | Op::Embedding { .. }
@@ -141,7 +150,10 @@ fn float(value: &Value) -> Result<(), String> {
 
 /// A float that a product can have: tf32 as well.
 fn operand(value: &Value) -> Result<(), String> {
-    require(value.dtype != DType::I32, || format!("`{}` is i32, and must be a float", value.name))
+    require(value.dtype != DType::I32, || format!("`{}` is i32, and must be a float", value.name))?;
+    require(!value.dtype.is_eight(), || {
+        format!("`{}` is {}, which scaled products alone read", value.name, value.dtype)
+    })
 }
 
 /// The result of a product of operands, or the gradient of one: as they are, and f32 beside tf32.
