@@ -291,6 +291,7 @@ impl Backward<'_> {
             | Op::Update { .. }
             | Op::CommitBuffer { .. }
             | Op::AdvanceStep { .. }
+            | Op::CountSkips { .. }
             | Op::ScalerUpdate { .. }
             | Op::Clear => unreachable!("`check_graph` admits forward ops of training only"),
         }

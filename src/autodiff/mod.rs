@@ -8,7 +8,7 @@ mod compile;
 mod step;
 
 pub use compile::{Compiled, compile, compile_for};
-pub use step::{differentiate, scaler_update};
+pub use step::{ROWS, differentiate, scaler_update};
 
 pub use crate::graph::StepGraph;
 

@@ -137,6 +137,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
         },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
+        phases: Vec::new(),
         scaler: Scaler::Dynamic {
             init: 65536.0,
             growth: 2.0,

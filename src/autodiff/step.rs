@@ -36,6 +36,9 @@ pub fn differentiate(precise: &PreciseGraph, plan: &Plan) -> StepGraph {
     step
 }
 
+/// The states that count skipped steps in a row: those up to now, and the longest row.
+pub const ROWS: [&str; 2] = ["precision.row", "precision.longest_row"];
+
 /// A running statistic: the candidate that the forward pass computes, the pending copy that it reads, the committed one.
 struct Statistic {
     candidate: ValueId,
@@ -348,6 +351,9 @@ impl<'a> Builder<'a> {
 
     fn finish_step(&mut self, found: Option<ValueId>) {
         let step = self.step.step;
+        if self.plan.counts_rows() {
+            self.count_rows(found);
+        }
         let inputs = std::iter::once(step).chain(found).collect();
         self.update_node("step", Op::AdvanceStep { found: found.is_some() }, inputs, vec![step]);
         if let (Some(op), Some(found)) = (scaler_update(&self.plan.scaler), found) {
@@ -369,6 +375,14 @@ impl<'a> Builder<'a> {
                 self.update_node(&layer, Op::Clear, vec![accumulator], vec![accumulator]);
             }
         }
+    }
+
+    /// Counts skipped steps in a row, and keeps the longest row: what a later policy may wait for.
+    fn count_rows(&mut self, found: Option<ValueId>) {
+        let counts = ROWS.map(|name| self.scalar(name, DType::I32, Role::State));
+        let inputs = counts.into_iter().chain(found).collect();
+        self.update_node("precision", Op::CountSkips { found: found.is_some() }, inputs, counts.to_vec());
+        self.step.states.extend(counts);
     }
 
     /// Adds the evaluation pass: its results are its own values, everything that persists is shared with training by name.

@@ -8,7 +8,6 @@ use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui, run, runs, verify};
 use crate::exec::backend::Backend;
 use crate::exec::state;
-use crate::graph::StepGraph;
 use crate::plan;
 use crate::probe::Environment;
 use crate::record::Record;
@@ -98,8 +97,7 @@ impl Again {
 
     /// A new engine at the start of the run.
     pub fn open(&self, machine: &Machine) -> Result<Opened, Failure> {
-        let compiled = std::iter::once(&self.ready.compiled).chain(&self.ready.short);
-        let steps: Vec<StepGraph> = compiled.map(|compiled| compiled.step.clone()).collect();
+        let steps = self.ready.steps();
         let machine = pipeline::machine(machine)?;
         let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment)?;
         self.ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;

@@ -58,8 +58,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
         pipeline::require_memory(&ready, &environment)?;
     }
     let machine = pipeline::machine(&arguments.machine)?;
-    let steps =
-        std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
+    let steps = ready.steps();
     let started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
     let mut opened = device::open(kind, plan, steps, machine, &environment)?;
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));

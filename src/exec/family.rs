@@ -108,6 +108,7 @@ impl Family {
             | Op::Update { .. }
             | Op::CommitBuffer { .. }
             | Op::AdvanceStep { .. }
+            | Op::CountSkips { .. }
             | Op::ScalerUpdate { .. }
             | Op::Clear => Family::Update,
         }

@@ -19,6 +19,7 @@ pub mod initialise;
 pub mod keep;
 pub mod mixed;
 pub mod places;
+pub mod phases;
 pub mod program;
 pub mod reference;
 pub mod scaling;

@@ -350,6 +350,7 @@ fn writes_in_place(op: &Op, position: usize) -> bool {
         | Op::AdvanceStep { .. }
         | Op::AccumulateMaximum
         | Op::RecordMaximum { .. }
+        | Op::CountSkips { .. }
         | Op::ScalerUpdate { .. }
         | Op::Clear => true,
         _ => false,
@@ -433,6 +434,7 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::CommitBuffer { .. }
         | Op::AdvanceStep { .. }
         | Op::RecordMaximum { .. }
+        | Op::CountSkips { .. }
         | Op::ScalerUpdate { .. }
         | Op::Clear => phase == Phase::Update,
     }

@@ -191,7 +191,7 @@ impl ContentHash for Op {
                 bias.content_hash(hasher);
                 (recipe.history, recipe.margin).content_hash(hasher);
             }
-            Self::RecordMaximum { found } => found.content_hash(hasher),
+            Self::RecordMaximum { found } | Self::CountSkips { found } => found.content_hash(hasher),
             Self::Conv2d { stride, padding, dilation, groups, bias } => {
                 pairs(hasher, &[stride, padding, dilation]);
                 groups.content_hash(hasher);

@@ -517,6 +517,11 @@ pub enum Op {
         /// What is beyond PyTorch's rule.
         guard: Option<ScaleGuard>,
     },
+    /// \[row i32, longest i32, found?\] → \[row, longest\]: the steps in a row that were skipped, and the most that there were.
+    CountSkips {
+        /// Whether `found` is there.
+        found: bool,
+    },
     /// \[accumulator\] → \[accumulator\]: set to +0 after the update.
     Clear,
 }
@@ -602,6 +607,7 @@ impl Op {
             Self::AdvanceStep { .. } => "advance-step",
             Self::RecordMaximum { .. } => "record-maximum",
             Self::ScalerUpdate { .. } => "scaler-update",
+            Self::CountSkips { .. } => "count-skips",
             Self::Clear => "clear",
         }
     }

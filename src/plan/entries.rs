@@ -1,10 +1,7 @@
 //! A plan as flat lines, path and value, for the lock and for `diff`: everything that was asked and every default.
 
 use super::hash::class_name;
-use super::{
-    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan,
-    ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules,
-};
+use super::{Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan, Rule, ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules};
 use crate::arithmetic::half::Format;
 use crate::data::spec::{
     self, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split, Synthetic,
@@ -58,6 +55,17 @@ impl LayerKind {
             Self::Reshape { .. } => "reshape",
             Self::Transpose { .. } => "transpose",
         }
+    }
+}
+
+/// A line for each rule of a policy.
+fn rule_entries(rules: &[Rule], lines: &mut Lines) {
+    for rule in rules {
+        let (sort, selector) = match &rule.selector {
+            Selector::Layer(glob) => ("layer", glob),
+            Selector::Op(kind) => ("op", kind),
+        };
+        lines.add(rule.origin.as_str(), format!("{sort} {selector} dtype={}", format_text(rule.format)));
     }
 }
 
@@ -225,12 +233,18 @@ impl Plan {
         for (kind, class) in &self.precision.classes {
             lines.add(format!("precision.class.{kind}"), class_name(*class));
         }
-        for rule in &self.precision.rules {
-            let (sort, selector) = match &rule.selector {
-                Selector::Layer(glob) => ("layer", glob),
-                Selector::Op(kind) => ("op", kind),
+        rule_entries(&self.precision.rules, lines);
+        for (index, phase) in self.phases.iter().enumerate() {
+            let scaler = match &phase.scaler {
+                None => "",
+                Some(Scaler::None) => " scaler=none",
+                Some(Scaler::Static { .. }) => " scaler=static",
+                Some(Scaler::Dynamic { .. }) => " scaler=dynamic",
             };
-            lines.add(rule.origin.as_str(), format!("{sort} {selector} dtype={}", format_text(rule.format)));
+            let text = format!("{} {}{scaler}", phase.when.text(), phase.policy.name);
+            lines.add(format!("precision.phase.{index}"), text);
+            let own = phase.policy.rules.get(self.precision.rules.len()..).unwrap_or_default();
+            rule_entries(own, lines);
         }
     }
 

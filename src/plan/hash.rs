@@ -5,11 +5,7 @@
 //! contain is hashed where they are read.
 
 use super::initial;
-use super::{
-    Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind,
-    Loss, Masters, Optimizer, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind,
-    Selector, SkipRules, Train,
-};
+use super::{Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Phase, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules, Train, When};
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};
 use crate::digest::{ContentHash, Digest, Hasher};
@@ -25,7 +21,7 @@ impl Plan {
             ("loss", Digest::of(&self.loss)),
             ("model", self.model_digest()),
             ("optimizer", self.optimizer_digest()),
-            ("precision", Digest::of(&self.precision)),
+            ("precision", self.precision_digest()),
             ("run", Digest::of(&self.run)),
             ("scaler", Digest::of(&self.scaler)),
             ("schedule", Digest::of(&self.schedule)),
@@ -324,6 +320,31 @@ fn format_name(format: Format) -> &'static str {
         Format::Tf32 => "tf32",
         Format::E4m3 => "fp8",
         Format::E5m2 => "e5m2",
+    }
+}
+
+impl Plan {
+    /// The policies of the run; a run with one alone has that one's digest.
+    fn precision_digest(&self) -> Digest {
+        if self.phases.is_empty() {
+            return Digest::of(&self.precision);
+        }
+        let mut hasher = Hasher::new();
+        hasher.tag("amp.plan.phases.v1");
+        self.precision.content_hash(&mut hasher);
+        self.phases.len().content_hash(&mut hasher);
+        for Phase { when, policy, scaler } in &self.phases {
+            let (tag, number) = match when {
+                When::Step(step) => ("step", *step),
+                When::Skipped(steps) => ("skipped", *steps),
+                When::SkippedInRow(steps) => ("skipped-in-row", *steps),
+            };
+            hasher.tag(tag);
+            number.content_hash(&mut hasher);
+            policy.content_hash(&mut hasher);
+            scaler.content_hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 

@@ -91,6 +91,7 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
         | Op::Update { .. }
         | Op::CommitBuffer { .. }
         | Op::AdvanceStep { .. }
+        | Op::CountSkips { .. }
         | Op::ScalerUpdate { .. }
         | Op::Clear => update(op, edges),
     }
@@ -570,6 +571,15 @@ fn update(op: &Op, edges: Edges) -> Result<(), String> {
             let ([step], [result]) = edges.counts()?;
             scalar(step, DType::I32)?;
             require(step.name == result.name, || "its result is not the step, in place".to_owned())
+        }
+        Op::CountSkips { found } => {
+            let (edges, flag) = split_flag(edges, 2, *found)?;
+            flag.map_or(Ok(()), |flag| scalar(flag, DType::F32))?;
+            let (counts, results) = edges.counts::<2, 2>()?;
+            counts.iter().try_for_each(|count| scalar(count, DType::I32))?;
+            require(counts.iter().zip(&results).all(|(count, result)| count.name == result.name), || {
+                "its results are not its counts, in place".to_owned()
+            })
         }
         Op::ScalerUpdate { guard: None, .. } => {
             let ([scale, tracker, found], [new_scale, new_tracker]) = edges.counts()?;

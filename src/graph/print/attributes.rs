@@ -18,7 +18,7 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
             ("history", json!(recipe.history)),
             ("margin", json!(recipe.margin)),
         ],
-        Op::RecordMaximum { found } => vec![("found", json!(found))],
+        Op::RecordMaximum { found } | Op::CountSkips { found } => vec![("found", json!(found))],
         Op::Conv2d { stride, padding, dilation, groups, bias } => vec![
             ("stride", json!(stride)),
             ("padding", json!(padding)),
