@@ -77,6 +77,7 @@ fn deep(count: usize) -> StepGraph {
         [samples::linear(&format!("linear{index}"), 32), relu]
     };
     let mut plan = samples::plan((0..count).flat_map(block).collect());
+    plan.precision = samples::full();
     plan.train.accumulate = 2;
     compile(&plan, BATCH as usize, &[32].into(), samples::classes(32)).expect("a sound plan").step
 }
