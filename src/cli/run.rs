@@ -54,13 +54,10 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, wanted) = device::choose(asked, plan)?;
     satisfy(&environment, &wanted)?;
-    if kind == device::Kind::Cpu {
-        pipeline::require_memory(&ready, &environment)?;
-    }
-    let machine = pipeline::machine(&arguments.machine)?;
     let steps = ready.steps();
-    let started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
-    let mut opened = device::open(kind, plan, steps, machine, &environment)?;
+    let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
+    let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
+    let started_with = unhashed(&environment, arguments, &threads, &isa);
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
