@@ -408,13 +408,17 @@ fn derive(
         .collect();
     let steps = (Digest::of(&compiled.step), short.map(|short| Digest::of(&short.step)));
     // A run with one policy has the digests that it had before there could be more.
-    let later = |short: &Compiled, of: fn(&Compiled) -> Digest| short.later.iter().map(of).collect::<Vec<_>>();
+    let later =
+        |short: &Compiled, of: fn(&Compiled) -> Digest| short.later.iter().map(of).collect::<Vec<_>>();
     let later_steps = later(compiled, |compiled| Digest::of(&compiled.step));
     let later_short = short.map_or_else(Vec::new, |short| later(short, |short| Digest::of(&short.step)));
     let (precision, step) = match compiled.later.as_slice() {
         [] => (Digest::of(&compiled.precise), Digest::of(&steps)),
         _ => (
-            Digest::of(&(Digest::of(&compiled.precise), later(compiled, |compiled| Digest::of(&compiled.precise)))),
+            Digest::of(&(
+                Digest::of(&compiled.precise),
+                later(compiled, |compiled| Digest::of(&compiled.precise)),
+            )),
             Digest::of(&(Digest::of(&steps), (later_steps, later_short))),
         ),
     };

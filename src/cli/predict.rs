@@ -74,7 +74,8 @@ fn answering(ready: &pipeline::Ready) -> Result<StepGraph, Failure> {
         eight.recipe.history = 0;
     }
     let compiled = autodiff::compile(&plan, plan.data.batch, &example.features, example.labels);
-    let compiled = compiled.map_err(|diagnostics| Failure::Manifest { diagnostics, sources: SourceMap::default() })?;
+    let compiled =
+        compiled.map_err(|diagnostics| Failure::Manifest { diagnostics, sources: SourceMap::default() })?;
     Ok(compiled.step)
 }
 

@@ -182,7 +182,8 @@ impl Observer for Watcher<'_> {
             }
             Event::Note(note) => self.progress.status("Note", &note.text),
             Event::Phase(phase) => {
-                let what = format!("is now {}, {} (step {} was done)", phase.policy, phase.because, phase.step);
+                let what =
+                    format!("is now {}, {} (step {} was done)", phase.policy, phase.because, phase.step);
                 self.progress.status("Precision", &what);
             }
             Event::Evaluation(evaluation) => {

@@ -27,12 +27,7 @@ impl<'a> Phases<'a> {
     ///
     /// # Errors
     /// The device's own.
-    pub fn read(
-        plan: &'a Plan,
-        short: bool,
-        engine: &mut dyn Backend,
-        done: u64,
-    ) -> Result<Self, ExecFault> {
+    pub fn read(plan: &'a Plan, short: bool, engine: &mut dyn Backend, done: u64) -> Result<Self, ExecFault> {
         let mut phases = Self { plan, stages: 1 + usize::from(short), current: 0, row: 0, longest: 0 };
         if plan.phases.is_empty() || done == 0 {
             return Ok(phases);

@@ -1,7 +1,10 @@
 //! A plan as flat lines, path and value, for the lock and for `diff`: everything that was asked and every default.
 
 use super::hash::class_name;
-use super::{Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan, Rule, ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules};
+use super::{
+    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan, Rule,
+    ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules,
+};
 use crate::arithmetic::half::Format;
 use crate::data::spec::{
     self, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split, Synthetic,

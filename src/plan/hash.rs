@@ -5,7 +5,11 @@
 //! contain is hashed where they are read.
 
 use super::initial;
-use super::{Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Phase, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules, Train, When};
+use super::{
+    Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind,
+    Loss, Masters, Optimizer, Phase, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind,
+    Selector, SkipRules, Train, When,
+};
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};
 use crate::digest::{ContentHash, Digest, Hasher};

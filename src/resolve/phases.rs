@@ -17,7 +17,10 @@ pub(super) fn rules(layer: impl Fn() -> NodeRule, op: impl Fn() -> NodeRule) -> 
     let both = |rule: NodeRule| {
         rule.many()
             .property(Rule::text("policy", "The policy, by name."))
-            .property(Rule::text("scaler", "Loss scaling that begins anew then; what there is stays without it.").optional())
+            .property(
+                Rule::text("scaler", "Loss scaling that begins anew then; what there is stays without it.")
+                    .optional(),
+            )
             .child(layer())
             .child(op())
     };
@@ -36,7 +39,8 @@ impl Lowering<'_, '_> {
         let Some(fields) = self.node("precision") else { return Vec::new() };
         let mut phases: Vec<Phase> = Vec::new();
         for child in &fields.children {
-            let Some(node) = child.node.filter(|node| matches!(node.name.text.as_str(), "from" | "after")) else {
+            let Some(node) = child.node.filter(|node| matches!(node.name.text.as_str(), "from" | "after"))
+            else {
                 continue;
             };
             let path = format!("precision.phase.{}", phases.len());
@@ -70,7 +74,9 @@ impl Lowering<'_, '_> {
                     None => "`after` has no condition",
                 };
                 let fault = Diagnostic::error(codes::CONFLICT, message).at(node.span, "here");
-                self.sink.push(fault.help("write `skipped=20` or `skipped-in-row=5`; two conditions are two nodes"));
+                self.sink.push(
+                    fault.help("write `skipped=20` or `skipped-in-row=5`; two conditions are two nodes"),
+                );
                 None
             }
         }
@@ -84,7 +90,8 @@ impl Lowering<'_, '_> {
             _ => None,
         });
         if let Some(other) = late {
-            let message = format!("the policy from step {other} is never in force: this one wins from step {step} on");
+            let message =
+                format!("the policy from step {other} is never in force: this one wins from step {step} on");
             let fault = Diagnostic::error(codes::CONFLICT, message).at(node.span, "begins no later");
             self.sink.push(fault.help("put the lines in the order of their steps"));
         }
@@ -129,7 +136,8 @@ fn masters_differ(base: &Policy, policy: &Policy, node: &Node) -> Option<Diagnos
     };
     let (one, other) = (kept(base), kept(policy));
     (one != other).then(|| {
-        let message = format!("`{}` keeps parameters in {other}, and `{}` keeps them in {one}", policy.name, base.name);
+        let message =
+            format!("`{}` keeps parameters in {other}, and `{}` keeps them in {one}", policy.name, base.name);
         let fault = Diagnostic::error(codes::PHASE_PARAMETERS, message).at(node.span, "begins here");
         fault.help("take policies that keep parameters alike, such as `amp-fp16`, `amp-bf16` and `fp32`")
     })

@@ -13,6 +13,7 @@ mod locks;
 mod lsp;
 mod page_sessions;
 mod pages;
+mod phases;
 mod readme;
 mod reference;
 mod repro;

@@ -30,6 +30,8 @@ pub mod mean;
 mod parameter_tests;
 #[cfg(test)]
 mod parity_tests;
+#[cfg(test)]
+mod phase_tests;
 pub mod pool;
 #[cfg(test)]
 pub(in crate::exec) mod recompute_tests;

@@ -156,7 +156,8 @@ impl<'a> View<'a> {
             let slot = matches!(program.buffers[owner].place, Place::Slot(_));
             // What nobody reads is written all the same, and needs a place.
             let handed_on = times.iter().any(|time| self.reads[*time].contains(&owner));
-            slot && handed_on && made.iter().any(|made| program.owner(*made) == owner)
+            slot && handed_on
+                && made.iter().any(|made| program.owner(*made) == owner)
                 && !elsewhere
                 && !self.kept.contains(&owner)
         };
