@@ -26,8 +26,8 @@ pub fn backward(
     let gradients = vec![None; values.len()];
     let quantised = forward.iter().filter(|node| matches!(node.op, Op::Quantise { .. }));
     let quantised = quantised.map(|node| (node.outputs[0], node.inputs[0])).collect();
-    let rounded = BTreeMap::new();
-    let mut pass = Backward { values, names, nodes, needed, gradients, rounded, quantised };
+    let (rounded, eight) = (BTreeMap::new(), BTreeMap::new());
+    let mut pass = Backward { values, names, nodes, needed, gradients, rounded, quantised, eight };
     pass.gradients[loss.index()] = Some(seed);
     for node in forward.iter().rev() {
         // Only the first result of a forward op carries a gradient; statistics and indices do not.
@@ -60,6 +60,8 @@ struct Backward<'a> {
     rounded: BTreeMap<ValueId, ValueId>,
     /// What was quantised, by the result: the gradient of a quantisation is the gradient.
     quantised: BTreeMap<ValueId, ValueId>,
+    /// Gradients by their casts to FP8, each with the inverse of its scale.
+    eight: BTreeMap<ValueId, (ValueId, ValueId)>,
 }
 
 impl Backward<'_> {

@@ -16,7 +16,12 @@ impl Backward<'_> {
         if !self.needs(from_x) && !self.needs(from_weight) {
             return;
         }
-        let (gradient, inverse) = quantise(self, dy, Format::E5m2, recipe, node);
+        // Layers whose results are added have one gradient.
+        let (gradient, inverse) = match self.eight.get(&dy) {
+            Some(known) => *known,
+            None => quantise(self, dy, Format::E5m2, recipe, node),
+        };
+        self.eight.insert(dy, (gradient, inverse));
         let inputs = vec![gradient, weight, inverse, second];
         self.flow(node, from_x, Op::ScaledLinearBackwardInput, inputs);
         self.flow(node, from_weight, Op::ScaledLinearBackwardWeight, vec![gradient, x, inverse, first]);

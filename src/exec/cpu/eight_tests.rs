@@ -62,8 +62,8 @@ fn a_skipped_step_leaves_the_histories() {
         cells.map(|(name, cell)| (name.to_owned(), bits(cell))).collect()
     };
     let before = bits(&engine);
-    // Histories of eleven tensors, and the greatest magnitudes of the micro-batches so far, which are cleared after a step.
-    assert_eq!(before.len(), 22);
+    // Histories of ten tensors, and the greatest magnitudes of the micro-batches so far, which are cleared after a step.
+    assert_eq!(before.len(), 20);
     let mut bad = batches(&sample, 2, 2);
     overflow(&mut bad[1]);
     assert!(engine.step(0, &bad, 2, 1e-2).skipped);

@@ -144,10 +144,10 @@ fn delayed_scales_follow_from_the_steps_before() {
 
 #[test]
 fn scales_at_the_ends_of_the_range() {
-    // The example of the definition: E4M3 without margin, 1 → 448, 448 → 1, 0.001 → 448000; a margin of 1 halves.
+    // The example of the definition: E4M3 without margin, 1 → 448, 448 → 1, 2^-10 → 458752; a margin of 1 halves.
     assert_eq!(scale_of(1.0, Format::E4m3, 0).0, 448.0);
     assert_eq!(scale_of(448.0, Format::E4m3, 0), (1.0, 1.0));
-    assert_eq!(scale_of(0.001, Format::E4m3, 0).0, 448_000.0);
+    assert_eq!(scale_of(1.0 / 1024.0, Format::E4m3, 0).0, 458_752.0);
     assert_eq!(scale_of(1.0, Format::E5m2, 1).0, 28_672.0);
     assert_eq!(scale_of(1e-45, Format::E4m3, 0).0, f32::MAX);
     for none in [0.0, f32::INFINITY, f32::NAN] {
