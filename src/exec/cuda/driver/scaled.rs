@@ -7,6 +7,7 @@ use super::product::{Products, WORKSPACE, light_failed};
 use crate::exec::cuda::launch::ScaledProduct;
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
+use cudarc::cublas::sys::cublasOperation_t;
 use cudarc::cublaslt::{result as light, sys};
 use std::ffi::c_void;
 
@@ -63,7 +64,7 @@ impl Described {
             result: layout(y.format, *columns, *rows)?,
             preference: light::create_matmul_pref()?,
         };
-        let (turned, plain) = (sys::cublasOperation_t::CUBLAS_OP_T, sys::cublasOperation_t::CUBLAS_OP_N);
+        let (turned, plain) = (cublasOperation_t::CUBLAS_OP_T, cublasOperation_t::CUBLAS_OP_N);
         let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
         let unsplit = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE;
         let workspace = WORKSPACE;
