@@ -106,6 +106,8 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Find the first step at which two runs differ, and in it the first op and element
     Bisect(BisectArguments),
+    /// Write a record, or two side by side, as a page with charts, a badge, or events for TensorBoard
+    Report(ReportArguments),
     /// Say what this machine is
     Env(EnvArguments),
     /// Explain a code such as AMP0203
@@ -354,6 +356,29 @@ pub struct BisectArguments {
     /// Threads and instruction set.
     #[command(flatten)]
     pub machine: Machine,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub struct ReportArguments {
+    /// Record or folder of a run
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub record: Utf8PathBuf,
+    /// Record or folder of another run, to be shown beside it
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub other: Option<Utf8PathBuf>,
+    /// Page to write [default: report.html or comparison.html beside the record]
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<Utf8PathBuf>,
+    /// Write a badge: a picture, or with `.json` what badge services ask for
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub badge: Option<Utf8PathBuf>,
+    /// Answer of `amp verify --json` on this run: without it a badge says recorded, never reproduced
+    #[arg(value_parser = path, long, value_name = "FILE", requires = "badge", value_hint = ValueHint::FilePath)]
+    pub verdict: Option<Utf8PathBuf>,
+    /// Write a file of events for TensorBoard into this folder
+    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub tensorboard: Option<Utf8PathBuf>,
 }
 
 /// Arguments of `env`.

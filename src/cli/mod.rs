@@ -28,6 +28,7 @@ mod predict;
 mod probed;
 mod progress;
 mod repeat;
+mod report;
 mod results;
 mod resume;
 mod run;
@@ -137,6 +138,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Diff(arguments) => diff::run(&arguments, ui),
         Command::Verify(arguments) => verify::run(&arguments, ui),
         Command::Bisect(arguments) => bisect::run(&arguments, ui),
+        Command::Report(arguments) => report::run(&arguments, ui),
         Command::Env(arguments) => env::run(&arguments, ui),
         Command::Explain(arguments) => explain::run(&arguments, ui),
         Command::Fmt(arguments) => fmt::run(&arguments, ui),

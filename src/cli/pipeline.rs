@@ -448,11 +448,24 @@ pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Fa
 
 /// Bytes of persistent values and of the results of one step.
 pub fn memory_needed(ready: &Ready) -> u64 {
+    memory_on_cpu(ready).total()
+}
+
+/// The same, apart.
+fn memory_on_cpu(ready: &Ready) -> DeviceMemory {
     let step = &ready.compiled.step;
     let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
     let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
     let results = training_arena(step).elements as u64;
-    elements.saturating_add(results).saturating_mul(4)
+    DeviceMemory { persistent: elements.saturating_mul(4), results: results.saturating_mul(4), beside: 0 }
+}
+
+/// The memory that a run is planned to take.
+pub fn memory_planned(ready: &Ready, on_device: bool) -> DeviceMemory {
+    match on_device {
+        true => cuda::needed(&ready.compiled.step, Arithmetic::of(ready.resolved.plan.run.guarantee)),
+        false => memory_on_cpu(ready),
+    }
 }
 
 /// The worker threads and the instruction set that were asked for.
