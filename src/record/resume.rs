@@ -140,6 +140,7 @@ mod tests {
             gradient_norm: 2.0,
             scale: 1.0,
             learning_rate: 0.5,
+            growth_tracker: None,
             skipped: false,
             fingerprint: Digest([7; 32]),
         })

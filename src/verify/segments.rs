@@ -156,6 +156,7 @@ mod tests {
                 gradient_norm,
                 scale,
                 learning_rate,
+                growth_tracker: None,
                 skipped: false,
                 fingerprint,
             };

@@ -19,14 +19,14 @@ use super::softmax::{softmax, softmax_backward};
 use super::update::{self, Adam, Sgd};
 use super::{convolution, reduce};
 use crate::arithmetic::functions::power;
-use crate::arithmetic::half::Format;
+use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cpu::dispatch::Call;
 use crate::exec::cpu::matrix::{Epilogue, MatrixRef, Product};
 use crate::exec::schedule::decimal;
-use crate::graph::{Op, Unary};
+use crate::graph::{Op, Stored, Unary};
 use crate::plan::Optimizer;
 
 /// Computes a call plainly; false for an op that is not reached from here, whose results are then as they were.
@@ -343,11 +343,11 @@ fn updated(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
         (Op::Accumulate, [gradient, ..]) => {
             elementwise::add_into(call.out(outputs, 0), gradient.floats(), Format::F32);
         }
-        (Op::Unscale, [scale, ..]) => {
+        (Op::Unscale { after }, [scale, ..]) => {
             let inverse = (1.0 / f64::from(scale.scalar())) as f32;
             let mut found = false;
             for index in 1..outputs.len() {
-                found |= update::unscale_and_check(call.out(outputs, index), inverse);
+                found |= update::unscale_and_check(call.out(outputs, index), inverse, *after);
             }
             call.out(outputs, 0)[0] = if found { 1.0 } else { 0.0 };
         }
@@ -359,16 +359,35 @@ fn updated(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
         (Op::ClipCoefficient { max_norm }, [norm]) => {
             call.out(outputs, 0)[0] = update::clip_coefficient(norm.scalar(), *max_norm);
         }
-        (Op::Update { rule, found, clipped }, [_, gradient, rate, step, rest @ ..]) => {
+        (Op::Update { rule, found, clipped, stored }, [_, gradient, rate, step, rest @ ..]) => {
             if *found && rest[0].scalar() != 0.0 {
                 return true;
             }
             let clip = if *clipped { rest[usize::from(*found)].scalar() } else { 1.0 };
             optimizer(call, rule, (gradient.floats(), rate.scalar(), step.integers(), clip), outputs);
+            if let Some(stored) = stored {
+                store(call, stored, step.integers(), outputs);
+            }
         }
         _ => return false,
     }
     true
+}
+
+/// Rounds an updated parameter to the format that it is kept in.
+fn store(call: &Call<'_>, stored: &Stored, step: &[i32], outputs: &mut [Buffer]) {
+    let applied = u64::try_from(step.first().copied().unwrap_or(0)).unwrap_or(0);
+    let parameters = call.out(outputs, 0);
+    let mut words = vec![0; parameters.len()];
+    if let Some(stream) = stored.stream {
+        Stream::new(call.seed, stream).fill_words(applied, 0, &mut words);
+    }
+    for (parameter, word) in parameters.iter_mut().zip(words) {
+        *parameter = match stored.stream {
+            Some(_) => update::stochastic_bf16(*parameter, word),
+            None => round(stored.format, *parameter),
+        };
+    }
 }
 
 fn optimizer(
