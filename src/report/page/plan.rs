@@ -3,7 +3,9 @@
 use super::{Subject, code, escape, table};
 use crate::diff::{Bits, diff_locks};
 use crate::lock::Lock;
+use crate::lock::model::is_named_by_value;
 use crate::lock::write::entry_text;
+use crate::report::number::short_digests;
 use crate::report::words::{because, lock_conclusion};
 
 /// Nodes in the order in which a manifest has them.
@@ -68,13 +70,16 @@ fn entries(lock: &Lock) -> String {
     for name in nodes {
         let rows: Vec<Vec<String>> = short
             .iter()
-            .filter(|(path, _)| node(path) == name)
+            .filter(|(path, _)| node(path) == name && **path != name)
             .map(|(path, entry)| {
+                // `data.source.digits.csv` says its value twice.
+                let path = is_named_by_value(path, entry).unwrap_or(path);
                 let rest = path.strip_prefix(&name).unwrap_or(path).trim_start_matches('.');
                 vec![escape(rest), code(&entry_text(entry))]
             })
             .collect();
-        out.push_str(&format!("<div><h3>{}</h3>{}</div>", escape(&name), table(&[], &rows)));
+        let own = lock.entries.get(&name).map_or_else(String::new, |entry| code(&entry_text(entry)));
+        out.push_str(&format!("<div><h3>{} {own}</h3>{}</div>", escape(&name), table(&[], &rows)));
     }
     out.push_str("</div>");
     for (prefix, what) in LONG {
@@ -102,7 +107,9 @@ pub fn changes(subjects: [Subject<'_>; 2]) -> String {
     if let (Some(left), Some(right)) = (old.followed(), new.followed()) {
         let diff = diff_locks(left, right);
         content.push_str(&format!("<p>{}</p>", escape(&lock_conclusion(&diff))));
-        let side = |value: &Option<String>| value.as_deref().map_or_else(|| "–".to_owned(), code);
+        let side = |value: &Option<String>| {
+            value.as_deref().map_or_else(|| "–".to_owned(), |value| code(&short_digests(value)))
+        };
         let rows: Vec<Vec<String>> = diff
             .changes
             .iter()

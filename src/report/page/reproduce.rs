@@ -20,13 +20,13 @@ pub fn section(subject: Subject<'_>) -> String {
         content.push_str(&table(&[], &rows));
     }
     let folder = quoted(subject.named);
-    let commands = format!(
-        "amp lock {manifest} --check     # the lock says what the manifest says\n\
-         amp run {manifest} --locked     # prints the chain and the digest of the parameters\n\
-         amp verify {folder}     # or: repeats this very record and compares every step\n\
-         amp verify {folder} --segments 3 --seed 1     # or parts of it, each from a kept state"
-    );
-    content.push_str(&format!("<pre><code>{}</code></pre>", escape(&commands)));
+    let commands = [
+        (format!("amp lock {manifest} --check"), "the lock says what the manifest says"),
+        (format!("amp run {manifest} --locked"), "prints the chain and the digest of the parameters"),
+        (format!("amp verify {folder}"), "repeats this very record and compares every step"),
+        (format!("amp verify {folder} --segments 3 --seed 1"), "the same for parts, each from a kept state"),
+    ];
+    content.push_str(&block(&commands));
     let mut rows = vec![
         vec!["run id".to_owned(), code(&started.run_id.to_string())],
         vec!["chain".to_owned(), code(&subject.record.chain().to_string())],
@@ -52,13 +52,23 @@ pub fn section(subject: Subject<'_>) -> String {
 /// The commands for two records.
 pub fn both(subjects: [Subject<'_>; 2]) -> String {
     let [old, new] = subjects.map(|subject| quoted(subject.named));
-    let commands = format!(
-        "amp diff {old} {new}     # what differs, as text\n\
-         amp bisect {old} {new}     # the first op that differs, where both follow one lock\n\
-         amp verify {old}     # which of the two this machine gives again\n\
-         amp verify {new}"
-    );
-    super::section("How to look further", &format!("<pre><code>{}</code></pre>", escape(&commands)))
+    let commands = [
+        (format!("amp diff {old} {new}"), "what differs, as text"),
+        (format!("amp bisect {old} {new}"), "the first op that differs, where both follow one lock"),
+        (format!("amp verify {old}"), "which of the two this machine gives again"),
+        (format!("amp verify {new}"), ""),
+    ];
+    super::section("How to look further", &block(&commands))
+}
+
+/// Commands, what each is for beside it.
+fn block(commands: &[(String, &str)]) -> String {
+    let widest = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    let lines = commands.iter().map(|(command, what)| match what.is_empty() {
+        true => command.clone(),
+        false => format!("{command:widest$}  # {what}"),
+    });
+    format!("<pre><code>{}</code></pre>", escape(&lines.collect::<Vec<_>>().join("\n")))
 }
 
 /// The manifest as the lock names it, its folders left out.

@@ -6,7 +6,7 @@ use super::{Subject, code, escape, letter, section, table};
 use crate::diff::RecordDiff;
 use crate::lock::write::float_text;
 use crate::record::{Event, Record};
-use crate::report::number::{bytes, count, duration};
+use crate::report::number::{bytes, count, duration, short_digests};
 use crate::report::summary::RunSummary;
 use crate::report::words::{record_conclusion, ulps};
 use std::collections::BTreeMap;
@@ -204,7 +204,12 @@ pub fn difference(diff: &RecordDiff) -> String {
             .fields
             .iter()
             .map(|field| {
-                vec![escape(&field.field), code(&field.old), code(&field.new), escape(&ulps(field.ulps))]
+                vec![
+                    escape(&field.field),
+                    code(&short_digests(&field.old)),
+                    code(&short_digests(&field.new)),
+                    escape(&ulps(field.ulps)),
+                ]
             })
             .collect();
         let title = format!("{} at step {}", first.event, first.step);

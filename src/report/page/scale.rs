@@ -40,9 +40,14 @@ impl Axis {
             Division::Doubling if least > 0.0 && greatest >= 2.0 * least => 2.0,
             _ => 0.0,
         };
+        let single = (least == greatest).then_some(least);
         let (least, greatest) =
             if base > 0.0 { (least / 1.1, greatest * 1.1) } else { padded(least, greatest) };
-        let ticks = if base > 0.0 { powers(least, greatest, base) } else { even(least, greatest, 5) };
+        let ticks = match single {
+            Some(value) => vec![(value, short(value))],
+            None if base > 0.0 => powers(least, greatest, base),
+            None => even(least, greatest, 5),
+        };
         Some(Self { least, greatest, base, ticks })
     }
 

@@ -32,8 +32,8 @@ pub fn section(subjects: &[Subject<'_>]) -> String {
             .map(|(place, (name, seconds))| {
                 vec![
                     format!("<span class=\"key b{}\"></span>{}", place % 6, escape(name)),
-                    duration(*seconds),
-                    format!("{:.1} %", 100.0 * seconds / whole),
+                    format!("<span class=\"num\">{}</span>", duration(*seconds)),
+                    format!("<span class=\"num\">{:.1} %</span>", 100.0 * seconds / whole),
                 ]
             })
             .collect();
