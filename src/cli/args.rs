@@ -217,6 +217,9 @@ pub struct LockArguments {
     /// Update one node alone, such as `optimizer` or `data.source`
     #[arg(long, value_name = "NODE")]
     pub update: Option<String>,
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM", requires = "check")]
+    pub message_format: MessageFormat,
     /// Lock and store.
     #[command(flatten)]
     pub places: Places,
@@ -228,7 +231,7 @@ pub struct CheckArguments {
     /// Manifest, or the folder that it is in
     #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
-    /// Form of the answer
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
     pub message_format: MessageFormat,
     /// Say whether the run fits into a device with this much memory, such as 24GiB
@@ -245,6 +248,36 @@ pub enum MessageFormat {
     Json,
     /// Annotations of a GitHub workflow.
     Github,
+    /// JUnit XML, a test case for each check.
+    Junit,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+}
+
+impl MessageFormat {
+    /// The form as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Json => "json",
+            Self::Github => "github",
+            Self::Junit => "junit",
+            Self::Sarif => "sarif",
+        }
+    }
+}
+
+impl Command {
+    /// The command as it is typed, and the form of its answer.
+    pub fn form(&self) -> (&'static str, MessageFormat) {
+        match self {
+            Self::Check(arguments) => ("amp check", arguments.message_format),
+            Self::Lock(arguments) => ("amp lock --check", arguments.message_format),
+            Self::Diff(arguments) => ("amp diff", arguments.message_format),
+            Self::Verify(arguments) => ("amp verify", arguments.message_format),
+            _ => ("amp", MessageFormat::Human),
+        }
+    }
 }
 
 /// Arguments of `graph`.
@@ -306,6 +339,9 @@ pub struct DiffArguments {
     /// Exit with 1 when they differ
     #[arg(long)]
     pub exit_code: bool,
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM", conflicts_with = "markdown")]
+    pub message_format: MessageFormat,
 }
 
 /// Arguments of `verify`.
@@ -330,6 +366,9 @@ pub struct VerifyArguments {
     /// Store folder for the repeated run [default: a temporary one]
     #[arg(value_parser = path, long, value_name = "PATH")]
     pub store: Option<Utf8PathBuf>,
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
+    pub message_format: MessageFormat,
     /// Threads and instruction set.
     #[command(flatten)]
     pub machine: Machine,

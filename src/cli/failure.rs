@@ -3,6 +3,7 @@
 use super::exit::Exit;
 use super::ui::Ui;
 use crate::diag::{self, Code, Diagnostic, SourceMap};
+use crate::report::findings::{Check, FAILURE, Finding, Findings, Level, Outcome, Rule};
 
 /// The end of a command that could not do its work.
 #[derive(Debug)]
@@ -81,8 +82,38 @@ impl Failure {
         }
     }
 
+    /// It as findings, for a pipeline.
+    fn findings(&self, ui: &Ui) -> Findings {
+        match self {
+            Self::Manifest { diagnostics, sources } | Self::Faults { diagnostics, sources, .. } => {
+                Findings::of_diagnostics(ui.command, ui.command, diagnostics, sources)
+            }
+            Self::Plain { exit, code, message, help, .. } => {
+                let rule = code.map_or(FAILURE, Rule::Code);
+                let mut finding = Finding::new(rule, Level::Error, message);
+                finding.help.clone_from(help);
+                // What could not be asked was not answered with no.
+                let outcome = match exit {
+                    Exit::No | Exit::Integrity | Exit::NotDeterministic => Outcome::Failed,
+                    _ => Outcome::Inconclusive,
+                };
+                Findings {
+                    command: ui.command.to_owned(),
+                    checks: vec![Check::new(ui.command, outcome).with(finding)],
+                }
+            }
+        }
+    }
+
     /// Shows it and returns its exit code.
     pub fn show(&self, ui: &Ui) -> Exit {
+        if ui.for_pipeline() {
+            let exit = match self {
+                Self::Manifest { .. } => Exit::Usage,
+                Self::Faults { exit, .. } | Self::Plain { exit, .. } => *exit,
+            };
+            ui.findings(&self.findings(ui), exit);
+        }
         match self {
             Self::Manifest { diagnostics, sources } => show_all(ui, diagnostics, sources, Exit::Usage),
             Self::Faults { exit, diagnostics, sources } => show_all(ui, diagnostics, sources, *exit),

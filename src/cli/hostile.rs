@@ -10,6 +10,7 @@ use super::{Exit, Failure, Ui, pipeline};
 use crate::arithmetic::Isa;
 use crate::exec::clock::Stopwatch;
 use crate::record::Record;
+use crate::report::findings::of_variations;
 use crate::report::variations::{self, Outcome, Report, Variation as Reported};
 use crate::store::write_file;
 use crate::verify::{Answer, Recorded, compare};
@@ -73,8 +74,9 @@ pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) 
     if ui.json {
         ui.document(&variations::json(&report, exit.code()));
     } else {
-        ui.data(&variations::text(&report, ui.data_color()));
+        ui.answer(|color| variations::text(&report, color));
     }
+    ui.findings(&of_variations(ui.command, &report), exit);
     Ok(exit)
 }
 

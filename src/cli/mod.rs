@@ -75,7 +75,13 @@ pub fn main() -> u8 {
             };
         }
     };
-    let ui = Ui::new(&arguments.voice);
+    let mut ui = Ui::new(&arguments.voice);
+    let (command, form) = arguments.command.form();
+    if !ui.speak(command, form) {
+        let message = format!("found `--message-format {}` and `--json`, expected one of them", form.name());
+        let help = "leave `--json` out for this form, or `--message-format` for JSON";
+        return Failure::new(Exit::Usage, message).help(help).show(&ui).code();
+    }
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| dispatch(arguments.command, &ui)));
     let exit = match answer {
         Ok(Ok(exit)) => exit,

@@ -4,10 +4,12 @@ use super::args::VerifyArguments;
 use super::device;
 use super::repeat::{self, Around, Repetition};
 use super::{Exit, Failure, Ui, hostile, lockfile, pipeline, runs, segments};
+use crate::exec::clock::Stopwatch;
 use crate::lock::Lock;
 use crate::record::Record;
 use crate::report;
-use crate::verify::{Against, Recorded, Verdict, compare};
+use crate::report::findings::{self, Place};
+use crate::verify::{Against, Difference, Recorded, Verdict, compare};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -28,6 +30,7 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     if arguments.segments.is_some() {
         return segments::run(arguments, ui);
     }
+    let watch = Stopwatch::start();
     let stop = repeat::stop_flag();
     let asked = device::asked(&arguments.machine)?;
     let target = target(&arguments.target, asked, ui)?;
@@ -71,19 +74,44 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         (target.expected, Against::Recorded)
     };
     let verdict = compare(&expected, &actual);
+    let exit = match verdict.exit_code(against) {
+        0 => Exit::Done,
+        6 => Exit::NotDeterministic,
+        7 => Exit::Inconclusive,
+        _ => Exit::No,
+    };
     answer(&verdict, against, target.checkpoints, ui);
+    let place = |difference: Option<&Difference>| place_of(&arguments.target, difference);
+    let name = arguments.target.as_str();
+    ui.findings(&findings::of_verdict(ui.command, name, &verdict, against, watch.seconds(), &place), exit);
     if against == Against::Recorded
         && target.checkpoints.is_some()
         && expected.run_id.is_some_and(|id| id != verdict.run_id)
     {
         changed(&arguments.target, &target.manifest, ui);
     }
-    Ok(match verdict.exit_code(against) {
-        0 => Exit::Done,
-        6 => Exit::NotDeterministic,
-        7 => Exit::Inconclusive,
-        _ => Exit::No,
-    })
+    Ok(exit)
+}
+
+/// Where a lock recorded what differs; of a record, the file.
+fn place_of(target: &Utf8Path, difference: Option<&Difference>) -> Option<Place> {
+    let Some(difference) = difference else {
+        let file = runs::record_path(target).unwrap_or_else(|| target.to_owned());
+        return Some(Place::file(file));
+    };
+    if let Some(record) = runs::record_path(target) {
+        return Some(Place::file(record.as_str()));
+    }
+    let text = String::from_utf8_lossy(&Disk.read(target).ok()?).into_owned();
+    let evaluation =
+        difference.what.strip_prefix("evaluation ").and_then(|rest| rest.split(" at step ").next());
+    // A lock's lines are sorted by property, so that the step is the last one.
+    let (head, end) = match (evaluation, difference.step) {
+        (Some(split), Some(step)) => (format!("    evaluation \"{split}\""), format!(" step={step}")),
+        _ => ("    result ".to_owned(), String::new()),
+    };
+    let is_it = |line: &str| line.starts_with(&head) && line.ends_with(&end);
+    Some(Place::line_where(target.as_str(), &text, is_it))
 }
 
 fn answer(verdict: &Verdict, against: Against, checkpoints: Option<usize>, ui: &Ui) {
@@ -92,7 +120,7 @@ fn answer(verdict: &Verdict, against: Against, checkpoints: Option<usize>, ui: &
         document["checkpoints"] = serde_json::json!(checkpoints);
         ui.document(&document);
     } else {
-        ui.data(&report::text::verdict(verdict, against, ui.data_color()));
+        ui.answer(|color| report::text::verdict(verdict, against, color));
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod badge;
 pub mod bisection;
+pub mod findings;
 pub mod json;
 pub mod markdown;
 pub use crate::diag::number;
@@ -17,7 +18,7 @@ pub mod table;
 pub mod tensorboard;
 pub mod text;
 pub mod variations;
-mod words;
+pub mod words;
 
 #[cfg(test)]
 mod tests;

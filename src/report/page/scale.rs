@@ -56,6 +56,7 @@ impl Axis {
         let (least, greatest) = (first as f64, if last > first { last as f64 } else { first as f64 + 1.0 });
         let mut ticks = even(least, greatest, 5);
         ticks.retain(|(value, _)| value.fract() == 0.0);
+        ticks.iter_mut().for_each(|(value, words)| *words = text(*value, 0));
         Self { least, greatest, base: 0.0, ticks }
     }
 

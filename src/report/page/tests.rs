@@ -176,7 +176,7 @@ fn a_long_series_keeps_its_extremes_and_its_trouble() {
 fn axes_have_round_numbers() {
     let texts = |axis: &Axis| axis.ticks.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     let axis = Axis::of([0.0, 1.0].into_iter(), Division::Linear).expect("an axis");
-    assert_eq!(texts(&axis), ["0", "0.5", "1"]);
+    assert_eq!(texts(&axis), ["0", "0.5", "1.0"]);
     let axis = Axis::of([0.001, 0.01, 1.0].into_iter(), Division::Wide).expect("an axis");
     assert!(axis.is_by_powers());
     assert_eq!(texts(&axis), ["1", "0.1", "0.01", "0.001"]);
