@@ -16,6 +16,22 @@ fn path(text: &str) -> Result<Utf8PathBuf, String> {
     Ok(text.into())
 }
 
+/// A URI: a scheme, a colon, and something without blanks after it.
+fn uri(text: &str) -> Result<String, String> {
+    let scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
+    };
+    match text.split_once(':') {
+        Some((head, rest))
+            if scheme(head) && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()) =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err(format!("found `{text}`, expected a URI such as https://example.com/team/trainer")),
+    }
+}
+
 /// A count of threads. How many are too many is the machine's to say.
 fn threads(text: &str) -> Result<u16, String> {
     match text.parse() {
@@ -108,6 +124,8 @@ pub enum Command {
     Bisect(BisectArguments),
     /// Write a record, or two side by side, as a page with charts, a badge, or events for TensorBoard
     Report(ReportArguments),
+    /// State what a run made and of what, as in-toto and SLSA say it, ready to be signed
+    Attest(AttestArguments),
     /// Say what this machine is
     Env(EnvArguments),
     /// Explain a code such as AMP0203
@@ -418,6 +436,29 @@ pub struct ReportArguments {
     /// Write a file of events for TensorBoard into this folder
     #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub tensorboard: Option<Utf8PathBuf>,
+}
+
+/// Arguments of `attest`.
+#[derive(Args, Debug)]
+pub struct AttestArguments {
+    /// Record or folder of a run that reached its end
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub record: Utf8PathBuf,
+    /// Repeat the run and state whether it gave the same, too
+    #[arg(long)]
+    pub verify: bool,
+    /// Who ran it, as a URI, such as that of a workflow [default: this version of amp]
+    #[arg(long, value_name = "URI", value_parser = uri)]
+    pub builder: Option<String>,
+    /// Write the statements, what is to be signed, and envelopes into this folder instead of printing the statements
+    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: Option<Utf8PathBuf>,
+    /// Store folder for the repeated run [default: a temporary one]
+    #[arg(value_parser = path, long, value_name = "PATH", requires = "verify")]
+    pub store: Option<Utf8PathBuf>,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
 }
 
 /// Arguments of `env`.

@@ -2,6 +2,7 @@
 
 mod again;
 mod args;
+mod attest;
 mod bench;
 mod bisect;
 mod check;
@@ -145,6 +146,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Verify(arguments) => verify::run(&arguments, ui),
         Command::Bisect(arguments) => bisect::run(&arguments, ui),
         Command::Report(arguments) => report::run(&arguments, ui),
+        Command::Attest(arguments) => attest::run(&arguments, ui),
         Command::Env(arguments) => env::run(&arguments, ui),
         Command::Explain(arguments) => explain::run(&arguments, ui),
         Command::Fmt(arguments) => fmt::run(&arguments, ui),

@@ -1,6 +1,6 @@
 //! `amp verify`: run again in a fresh process and compare every digest.
 
-use super::args::VerifyArguments;
+use super::args::{Machine, VerifyArguments};
 use super::device;
 use super::repeat::{self, Around, Repetition};
 use super::{Exit, Failure, Ui, hostile, lockfile, pipeline, runs, segments};
@@ -12,6 +12,8 @@ use crate::report::findings::{self, Place};
 use crate::verify::{Against, Difference, Recorded, Verdict, compare};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What is verified, and how it is run again.
 pub struct Target {
@@ -50,28 +52,15 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         .code(crate::verify::INCONCLUSIVE)
         .help(record));
     }
-    let temporary = tempfile::tempdir().map_err(|error| {
-        Failure::new(Exit::Machine, format!("no temporary folder could be made: {error}"))
-    })?;
-    let folder = Utf8Path::from_path(temporary.path())
-        .ok_or_else(|| Failure::new(Exit::Machine, "the temporary folder's name is not UTF-8"))?;
-    let store = arguments.store.clone().unwrap_or_else(|| folder.join("store"));
-    let repetition = Repetition {
-        manifest: &target.manifest,
-        lock: target.lock.as_deref(),
-        machine: &arguments.machine,
-        store: &store,
-        folder,
-        stop,
-        around: Around::default(),
-    };
     ui.status("Repeating", &format!("{} in a fresh process", target.manifest));
-    let actual = repeat::run(&repetition, ui)?;
-    let (expected, against) = if arguments.twice {
-        ui.status("Repeating", "once more");
-        (Recorded::from_record(&repeat::run(&repetition, ui)?), Against::SecondRun)
-    } else {
-        (target.expected, Against::Recorded)
+    let times = if arguments.twice { 2 } else { 1 };
+    let mut records =
+        repeat_target(&target, arguments.store.as_deref(), &arguments.machine, &stop, times, ui)?;
+    let actual = records.pop().ok_or_else(|| Failure::new(Exit::Bug, "nothing was repeated"))?;
+    // Of two repetitions, the first is what the second is compared with.
+    let (expected, against) = match records.pop() {
+        Some(first) => (Recorded::from_record(&first), Against::SecondRun),
+        None => (target.expected, Against::Recorded),
     };
     let verdict = compare(&expected, &actual);
     let exit = match verdict.exit_code(against) {
@@ -91,6 +80,40 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         changed(&arguments.target, &target.manifest, ui);
     }
     Ok(exit)
+}
+
+/// Repeats a run so many times, each in a fresh process.
+pub fn repeat_target(
+    target: &Target,
+    store: Option<&Utf8Path>,
+    machine: &Machine,
+    stop: &Arc<AtomicBool>,
+    times: usize,
+    ui: &Ui,
+) -> Result<Vec<Record>, Failure> {
+    let temporary = tempfile::tempdir().map_err(|error| {
+        Failure::new(Exit::Machine, format!("no temporary folder could be made: {error}"))
+    })?;
+    let folder = Utf8Path::from_path(temporary.path())
+        .ok_or_else(|| Failure::new(Exit::Machine, "the temporary folder's name is not UTF-8"))?;
+    let store = store.map_or_else(|| folder.join("store"), Utf8Path::to_owned);
+    let repetition = Repetition {
+        manifest: &target.manifest,
+        lock: target.lock.as_deref(),
+        machine,
+        store: &store,
+        folder,
+        stop: Arc::clone(stop),
+        around: Around::default(),
+    };
+    let mut records = Vec::new();
+    for number in 0..times {
+        if number > 0 {
+            ui.status("Repeating", "once more");
+        }
+        records.push(repeat::run(&repetition, ui)?);
+    }
+    Ok(records)
 }
 
 /// Where a lock recorded what differs; of a record, the file.
@@ -135,7 +158,8 @@ pub fn changed(target: &Utf8Path, manifest: &Utf8Path, ui: &Ui) {
     ui.warning(&format!("`{manifest}` is by now the manifest of another run than `{target}`; {help}"));
 }
 
-fn target(path: &Utf8Path, asked: Option<device::Kind>, ui: &Ui) -> Result<Target, Failure> {
+/// What a path names: a lock, or a record with its checkpoints.
+pub fn target(path: &Utf8Path, asked: Option<device::Kind>, ui: &Ui) -> Result<Target, Failure> {
     match runs::record_path(path) {
         Some(record) => record_target(path, &record, ui),
         None => {

@@ -12,6 +12,7 @@ pub use crate::diag::number;
 pub mod page;
 pub mod proof;
 pub mod reference;
+pub mod statement;
 pub mod style;
 pub mod summary;
 pub mod table;

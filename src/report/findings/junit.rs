@@ -5,11 +5,13 @@
 
 use super::{Check, Findings, Level, Outcome};
 use crate::diag::printable;
+use std::cmp::Reverse;
 
 /// The document.
 pub fn junit(findings: &Findings) -> String {
     let count = |outcome: Outcome| findings.checks.iter().filter(|check| check.outcome == outcome).count();
-    let seconds: f64 = findings.checks.iter().filter_map(|check| check.seconds).sum();
+    // Begun at +0: the sum of nothing is -0 otherwise, which no reader takes for a time.
+    let seconds = findings.checks.iter().filter_map(|check| check.seconds).fold(0.0, |sum, time| sum + time);
     let counts = format!(
         "name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{seconds:.3}\"",
         attribute(&findings.command),
@@ -48,7 +50,7 @@ fn case(command: &str, check: &Check) -> String {
             })
             .collect()
     };
-    let first = check.findings.iter().max_by_key(|finding| finding.level);
+    let first = check.findings.iter().min_by_key(|finding| Reverse(finding.level));
     let message = first.map_or_else(String::new, |finding| printable(&finding.message));
     let kind = first.map_or_else(String::new, |finding| finding.rule.id());
     let element = match check.outcome {
