@@ -16,6 +16,15 @@ fn path(text: &str) -> Result<Utf8PathBuf, String> {
     Ok(text.into())
 }
 
+/// A file for an answer, whose name says the form.
+fn answer_file(text: &str) -> Result<Utf8PathBuf, String> {
+    let file = path(text)?;
+    match file.extension() {
+        Some("json" | "xml" | "sarif") => Ok(file),
+        _ => Err(format!("found `{text}`, expected a name that ends with .json, .xml or .sarif")),
+    }
+}
+
 /// A URI: a scheme, a colon, and something without blanks after it.
 fn uri(text: &str) -> Result<String, String> {
     let scheme = |scheme: &str| {
@@ -296,6 +305,14 @@ impl Command {
             _ => ("amp", MessageFormat::Human),
         }
     }
+
+    /// Files that the answer is written into too.
+    pub fn files(&self) -> &[Utf8PathBuf] {
+        match self {
+            Self::Verify(arguments) => &arguments.write,
+            _ => &[],
+        }
+    }
 }
 
 /// Arguments of `graph`.
@@ -387,6 +404,9 @@ pub struct VerifyArguments {
     /// Form of the answer: `json` is that of --json, the others are for pipelines
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
     pub message_format: MessageFormat,
+    /// Write the answer into this file too, in the form that its name says: .json, .xml (JUnit) or .sarif; may be given more often
+    #[arg(long, value_name = "FILE", value_parser = answer_file, value_hint = ValueHint::FilePath)]
+    pub write: Vec<Utf8PathBuf>,
     /// Threads and instruction set.
     #[command(flatten)]
     pub machine: Machine,
@@ -497,6 +517,12 @@ pub struct InitArguments {
     /// Folder to write into
     #[arg(value_parser = path, default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: Utf8PathBuf,
+    /// Write what keeps the run of a manifest reproducible in CI instead: a workflow of GitHub, or a job of GitLab
+    #[arg(long, value_name = "SERVICE", value_parser = super::init::ci::NAMES, conflicts_with_all = ["kind", "data"])]
+    pub ci: Option<String>,
+    /// Manifest that `--ci` is for [default: manifest.kdl in the folder]
+    #[arg(value_parser = path, long, value_name = "PATH", requires = "ci", value_hint = ValueHint::FilePath)]
+    pub manifest: Option<Utf8PathBuf>,
     /// Kind of model [default: asked on a terminal, mlp otherwise]
     #[arg(long, value_parser = super::init::NAMES)]
     pub kind: Option<String>,

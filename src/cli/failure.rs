@@ -105,47 +105,50 @@ impl Failure {
         }
     }
 
-    /// Shows it and returns its exit code.
-    pub fn show(&self, ui: &Ui) -> Exit {
-        if ui.for_pipeline() {
-            let exit = match self {
-                Self::Manifest { .. } => Exit::Usage,
-                Self::Faults { exit, .. } | Self::Plain { exit, .. } => *exit,
-            };
-            ui.findings(&self.findings(ui), exit);
-        }
+    /// Its exit code.
+    fn exit(&self) -> Exit {
         match self {
-            Self::Manifest { diagnostics, sources } => show_all(ui, diagnostics, sources, Exit::Usage),
-            Self::Faults { exit, diagnostics, sources } => show_all(ui, diagnostics, sources, *exit),
+            Self::Manifest { .. } => Exit::Usage,
+            Self::Faults { exit, .. } | Self::Plain { exit, .. } => *exit,
+        }
+    }
+
+    /// It for programs.
+    fn document(&self) -> serde_json::Value {
+        match self {
+            Self::Manifest { diagnostics, sources } | Self::Faults { diagnostics, sources, .. } => {
+                diagnostics_document(diagnostics, sources)
+            }
             Self::Plain { exit, code, message, help, record } => {
-                if ui.json {
-                    let mut document = serde_json::json!({
-                        "schema": "amp.failure/1",
-                        "exit": exit.code(),
-                        "code": code.map(|code| code.to_string()),
-                        "message": message,
-                        "help": help,
-                    });
-                    if let Some(record) = record {
-                        document["record"] = record.as_str().into();
-                    }
-                    ui.document(&document);
-                } else {
-                    ui.error(*code, message, help.as_deref());
+                let mut document = serde_json::json!({
+                    "schema": "amp.failure/1",
+                    "exit": exit.code(),
+                    "code": code.map(|code| code.to_string()),
+                    "message": message,
+                    "help": help,
+                });
+                if let Some(record) = record {
+                    document["record"] = record.as_str().into();
                 }
-                *exit
+                document
             }
         }
     }
-}
 
-fn show_all(ui: &Ui, diagnostics: &[Diagnostic], sources: &SourceMap, exit: Exit) -> Exit {
-    if ui.json {
-        ui.document(&diagnostics_document(diagnostics, sources));
-    } else {
-        ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
+    /// Shows it and returns its exit code.
+    pub fn show(&self, ui: &Ui) -> Exit {
+        let (exit, findings) = (self.exit(), self.findings(ui));
+        ui.findings(&findings, exit);
+        ui.keep(&self.document(), &findings, exit);
+        match self {
+            _ if ui.json => ui.document(&self.document()),
+            Self::Manifest { diagnostics, sources } | Self::Faults { diagnostics, sources, .. } => {
+                ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
+            }
+            Self::Plain { code, message, help, .. } => ui.error(*code, message, help.as_deref()),
+        }
+        exit
     }
-    exit
 }
 
 /// All diagnostics as one JSON document.

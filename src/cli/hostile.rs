@@ -71,12 +71,13 @@ pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) 
         });
     }
     let exit = exit(&report);
-    if ui.json {
-        ui.document(&variations::json(&report, exit.code()));
-    } else {
-        ui.answer(|color| variations::text(&report, color));
-    }
-    ui.findings(&of_variations(ui.command, &report), exit);
+    let document = variations::json(&report, exit.code());
+    ui.whole_answer(
+        &document,
+        |color| variations::text(&report, color),
+        &of_variations(ui.command, &report),
+        exit,
+    );
     Ok(exit)
 }
 

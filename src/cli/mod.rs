@@ -83,6 +83,7 @@ pub fn main() -> u8 {
         let help = "leave `--json` out for this form, or `--message-format` for JSON";
         return Failure::new(Exit::Usage, message).help(help).show(&ui).code();
     }
+    ui.files = arguments.command.files().to_vec();
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| dispatch(arguments.command, &ui)));
     let exit = match answer {
         Ok(Ok(exit)) => exit,

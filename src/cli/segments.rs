@@ -40,20 +40,16 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let repeated = repeat_all(&again, &chosen, &arguments.machine, &stop, ui)?;
     let proof = Proof { steps: again.record.last_step(), available: all.len(), repeated };
-    if ui.json {
-        let mut document = report::proof::json(&proof, &again.record.started.run_id, arguments.seed);
-        document["seconds"] = json!(watch.seconds());
-        ui.document(&document);
-    } else {
-        ui.answer(|color| report::proof::text(&proof, color));
-    }
     let exit = match proof.answer() {
         Answer::Same => Exit::Done,
         Answer::Differs => Exit::No,
         Answer::Inconclusive => Exit::Inconclusive,
     };
     let file = Place::file(runs::record_path(&arguments.target).unwrap_or_else(|| arguments.target.clone()));
-    ui.findings(&of_proof(ui.command, arguments.target.as_str(), &proof, &file), exit);
+    let findings = of_proof(ui.command, arguments.target.as_str(), &proof, &file);
+    let mut document = report::proof::json(&proof, &again.record.started.run_id, arguments.seed);
+    document["seconds"] = json!(watch.seconds());
+    ui.whole_answer(&document, |color| report::proof::text(&proof, color), &findings, exit);
     Ok(exit)
 }
 

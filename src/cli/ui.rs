@@ -4,7 +4,9 @@ use super::args::{MessageFormat, Voice, When};
 use super::exit::Exit;
 use crate::diag::printable;
 use crate::report::findings::{Findings, github, junit, sarif};
+use crate::store::write_file;
 use anstyle::AnsiColor;
+use camino::Utf8PathBuf;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 
@@ -16,6 +18,8 @@ pub struct Ui {
     pub command: &'static str,
     /// The form of its answer.
     pub form: MessageFormat,
+    /// Files that the answer is written into too, in the form that their names say.
+    pub files: Vec<Utf8PathBuf>,
     /// Less on standard error.
     pub quiet: bool,
     /// Whether a progress bar may be drawn.
@@ -40,6 +44,7 @@ impl Ui {
             json: voice.json,
             command: "amp",
             form: MessageFormat::Human,
+            files: Vec::new(),
             quiet: voice.quiet,
             progress: terminal && !voice.quiet && !voice.no_progress,
             color,
@@ -102,6 +107,37 @@ impl Ui {
     /// Writes one JSON document to standard output.
     pub fn document(&self, value: &serde_json::Value) {
         self.data(&format!("{value:#}"));
+    }
+
+    /// The answer of a command that is asked for in several forms at once: the document where JSON is wanted, else the text, and
+    /// every file that was named.
+    pub fn whole_answer(
+        &self,
+        document: &serde_json::Value,
+        text: impl FnOnce(bool) -> String,
+        findings: &Findings,
+        exit: Exit,
+    ) {
+        match self.json {
+            true => self.document(document),
+            false => self.answer(text),
+        }
+        self.findings(findings, exit);
+        self.keep(document, findings, exit);
+    }
+
+    /// Writes the files that were named; one that cannot be written is lost data, as of standard output.
+    pub fn keep(&self, document: &serde_json::Value, findings: &Findings, exit: Exit) {
+        for file in &self.files {
+            let text = match file.extension() {
+                Some("xml") => junit(findings),
+                Some("sarif") => format!("{:#}\n", sarif(findings, exit.code())),
+                _ => format!("{document:#}\n"),
+            };
+            if let Err(error) = write_file(file, text.as_bytes()) {
+                let _ = self.lost.set(io::Error::other(error.to_string()));
+            }
+        }
     }
 
     /// Writes a status line: a verb, right-aligned to 12 columns, and what it did.

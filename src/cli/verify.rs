@@ -9,7 +9,7 @@ use crate::lock::Lock;
 use crate::record::Record;
 use crate::report;
 use crate::report::findings::{self, Place};
-use crate::verify::{Against, Difference, Recorded, Verdict, compare};
+use crate::verify::{Against, Difference, Recorded, compare};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
@@ -69,10 +69,12 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         7 => Exit::Inconclusive,
         _ => Exit::No,
     };
-    answer(&verdict, against, target.checkpoints, ui);
     let place = |difference: Option<&Difference>| place_of(&arguments.target, difference);
     let name = arguments.target.as_str();
-    ui.findings(&findings::of_verdict(ui.command, name, &verdict, against, watch.seconds(), &place), exit);
+    let findings = findings::of_verdict(ui.command, name, &verdict, against, watch.seconds(), &place);
+    let mut document = report::json::verdict(&verdict, against);
+    document["checkpoints"] = serde_json::json!(target.checkpoints);
+    ui.whole_answer(&document, |color| report::text::verdict(&verdict, against, color), &findings, exit);
     if against == Against::Recorded
         && target.checkpoints.is_some()
         && expected.run_id.is_some_and(|id| id != verdict.run_id)
@@ -135,16 +137,6 @@ fn place_of(target: &Utf8Path, difference: Option<&Difference>) -> Option<Place>
     };
     let is_it = |line: &str| line.starts_with(&head) && line.ends_with(&end);
     Some(Place::line_where(target.as_str(), &text, is_it))
-}
-
-fn answer(verdict: &Verdict, against: Against, checkpoints: Option<usize>, ui: &Ui) {
-    if ui.json {
-        let mut document = report::json::verdict(verdict, against);
-        document["checkpoints"] = serde_json::json!(checkpoints);
-        ui.document(&document);
-    } else {
-        ui.answer(|color| report::text::verdict(verdict, against, color));
-    }
 }
 
 /// Says what to look at when the manifest gives another run by now than the record is of.
@@ -224,10 +216,21 @@ pub fn manifest_of(record: &Record, path: &Utf8Path) -> Result<Utf8PathBuf, Fail
             .help("verify the lock that it followed, which names its manifest"));
     }
     if Disk.read(Utf8Path::new(manifest)).is_err() {
+        if let Some(beside) = beside_store(path, Utf8Path::new(manifest)) {
+            return Ok(beside);
+        }
         return Err(inconclusive(format!(
             "the record `{path}` ran `{manifest}`, which is not there any more"
         ))
         .help("put the manifest and its data back there, or verify a lock"));
     }
     Ok(manifest.into())
+}
+
+/// The manifest of that name beside the store that a record lies in, as `.amp/runs/ID/NUMBER` does: a record that was carried to
+/// another machine with its project names a folder of the first one.
+fn beside_store(path: &Utf8Path, manifest: &Utf8Path) -> Option<Utf8PathBuf> {
+    let record = pipeline::absolute(&runs::record_path(path)?).ok()?;
+    let beside = record.ancestors().nth(5)?.join(manifest.file_name()?);
+    Disk.read(&beside).is_ok().then_some(beside)
 }
