@@ -96,12 +96,12 @@ fn the_workflow_of_github_passes_and_says_what_is_stale() {
     parts.push(("SEGMENTS".to_owned(), "1".to_owned()));
     let _ = shell(&place, &named("The run gives the recorded bits").0, &pairs(&parts)).ends(0);
     assert!(place.read("amp-report/verify.json").contains("amp.segments/1"));
-    place.write("manifest.kdl", tiny().replace("lr=1e-3", "lr=2e-3"));
+    place.write("manifest.kdl", tiny().replace("lr=2e-3", "lr=3e-3"));
     let stale = run("The lock is current").ends(1);
     assert!(stale.stdout.starts_with("::error file=manifest.lock,line="), "{}", stale.stdout);
     assert_eq!(named("The lock that would be").1, "failure() && steps.lock.outcome == 'failure'");
     let _ = run("The lock that would be").ends(0);
-    assert!(place.read("amp-report/would-be.lock").contains("optimizer.lr 0.002"));
+    assert!(place.read("amp-report/would-be.lock").contains("optimizer.lr 0.003"));
     assert!(place.read("summary.md").contains("optimizer"), "{}", place.read("summary.md"));
 }
 
@@ -122,9 +122,9 @@ fn the_job_of_gitlab_passes_and_keeps_the_lock_that_would_be() {
     let _ = shell(&place, &script, &pairs(&variables)).ends(0);
     assert!(place.read("amp-report/badge.svg").contains("reproduced bit for bit"));
     assert!(place.path("amp-report/check.xml").exists() && place.path("amp-report/lock.xml").exists());
-    place.write("manifest.kdl", tiny().replace("lr=1e-3", "lr=2e-3"));
+    place.write("manifest.kdl", tiny().replace("lr=2e-3", "lr=3e-3"));
     let _ = shell(&place, &script, &pairs(&variables)).ends(1);
-    assert!(place.read("amp-report/would-be.lock").contains("optimizer.lr 0.002"));
+    assert!(place.read("amp-report/would-be.lock").contains("optimizer.lr 0.003"));
     assert!(place.read("amp-report/lock.xml").contains("type=\"AMP0507\""));
 }
 
@@ -158,4 +158,64 @@ fn a_pipeline_is_for_a_manifest_that_is_there_and_writes_nothing_over() {
             .read(".github/workflows/amp.yml")
             .contains(&format!("cargo +{rust} install amp-run --locked --version "))
     );
+}
+
+/// True when a text has the words of a pattern in their order, `[..]` standing for anything within a line.
+fn says(text: &str, pattern: &str) -> bool {
+    text.lines().any(|line| {
+        let mut rest = line;
+        pattern.trim().split("[..]").all(|part| match rest.find(part) {
+            Some(at) => {
+                rest = &rest[at + part.len()..];
+                true
+            }
+            None => false,
+        })
+    })
+}
+
+#[test]
+fn the_sessions_of_the_page_are_true() {
+    let place = Place::with_manifest(&tiny());
+    let page = std::fs::read_to_string(repository().join("docs/ci.md")).expect("the page");
+    let mut run = 0;
+    for block in page.split("```console\n").skip(1) {
+        let block = block.split("```").next().expect("a fence is closed");
+        let mut said = String::new();
+        for line in block.lines() {
+            if let Some(command) = line.strip_prefix("$ ") {
+                let answer = shell(&place, command, &[]).ends(0);
+                said = format!("{}{}", answer.stdout, answer.stderr);
+                run += 1;
+            } else {
+                assert!(says(&said, line), "`{line}` is not in:\n{said}");
+            }
+        }
+    }
+    assert!(run >= 9, "{run} commands");
+}
+
+/// The bits of a record are found where its project was carried to.
+#[test]
+fn a_record_that_was_carried_with_its_project_is_verified_there() {
+    let place = Place::with_manifest(&tiny());
+    std::fs::create_dir(place.path("there")).expect("a folder");
+    for name in ["manifest.kdl", "data"] {
+        std::fs::rename(place.path(name), place.path(&format!("there/{name}"))).expect("moved");
+    }
+    let _ = place.amp(&["run", "there"]).ends(0);
+    std::fs::rename(place.path("there"), place.path("elsewhere")).expect("moved");
+    let run = std::fs::read_dir(place.path("elsewhere/.amp/runs"))
+        .expect("runs")
+        .next()
+        .expect("one")
+        .expect("an entry");
+    let record = format!("elsewhere/.amp/runs/{}/0001", run.file_name().to_string_lossy());
+    let answer = place.amp(&["verify", &record]).ends(0);
+    assert!(answer.stdout.starts_with("same: "), "{}", answer.stdout);
+    // Alone, a record does not say where its manifest is.
+    std::fs::create_dir(place.path("alone")).expect("a folder");
+    std::fs::copy(place.path(&format!("{record}/record.ndjson")), place.path("alone/record.ndjson"))
+        .expect("copied");
+    let _ = place.amp(&["verify", "alone/record.ndjson"]).ends(7);
 }
