@@ -2,6 +2,7 @@
 
 use super::args::AttestArguments;
 use super::{Exit, Failure, Ui, device, lockfile, pipeline, repeat, runs, verify};
+use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::keep::is_state;
 use crate::lock;
@@ -78,7 +79,7 @@ fn followed(record: &Record, folder: &Utf8Path) -> Result<(lock::Lock, Digest), 
         let message =
             format!("`{path}` is not the lock that the record followed: its entries have another digest");
         return Err(Failure::new(Exit::Integrity, message)
-            .code(lock::INTEGRITY)
+            .code(codes::STORE_CORRUPT)
             .help("take an intact copy of the run's folder; `amp store verify` checks it"));
     }
     Ok((lock, Digest::of_bytes(text.as_bytes())))

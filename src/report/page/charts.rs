@@ -14,7 +14,8 @@ const FEW: usize = 40;
 pub fn all(subjects: &[Subject<'_>], difference: Option<u64>) -> String {
     let records: Vec<&Record> = subjects.iter().map(|subject| subject.record).collect();
     let mut out = String::new();
-    let of_steps: [(&str, Division, fn(&Step) -> f32); 4] = [
+    type OfStep = (&'static str, Division, fn(&Step) -> f32);
+    let of_steps: [OfStep; 4] = [
         ("Training loss", Division::Wide, |step| step.loss),
         ("Gradient norm, before clipping", Division::Wide, |step| step.gradient_norm),
         ("Loss scale", Division::Doubling, |step| step.scale),
@@ -28,11 +29,7 @@ pub fn all(subjects: &[Subject<'_>], difference: Option<u64>) -> String {
             continue;
         }
         let marks = skipped(&records);
-        let title = match marks.len() {
-            0 => title.to_owned(),
-            1 => format!("{title}; 1 skipped step marked"),
-            count => format!("{title}; {count} skipped steps marked"),
-        };
+        let title = title.to_owned();
         out.push_str(&figure(&Chart { title, division, lines, marks, difference }));
     }
     out.push_str(&evaluations(&records, difference));
@@ -43,9 +40,30 @@ pub fn all(subjects: &[Subject<'_>], difference: Option<u64>) -> String {
     let content = if out.is_empty() {
         "<p class=\"faint\">The record has no step, so there is nothing to draw.</p>".to_owned()
     } else {
-        format!("<div class=\"charts\">{out}</div><p class=\"faint\">Across: steps.</p>")
+        format!(
+            "<div class=\"charts\">{out}</div><p class=\"faint\">Across: steps.{}</p>",
+            signs(&records, difference)
+        )
     };
     section("How it went", &content)
+}
+
+/// What the signs in the charts mean, as far as there are any.
+fn signs(records: &[&Record], difference: Option<u64>) -> String {
+    let mut words = String::new();
+    match skipped(records).len() {
+        0 => {}
+        1 => words.push_str(" The red tick on the axis is 1 skipped step."),
+        count => words.push_str(&format!(" The red ticks on the axis are {count} skipped steps.")),
+    }
+    let is_odd = |step: &Step| !step.loss.is_finite() || !step.gradient_norm.is_finite();
+    if records.iter().any(|record| record.steps().any(|(step, _)| is_odd(step))) {
+        words.push_str(" A red triangle is a value that is not finite.");
+    }
+    if let Some(step) = difference {
+        words.push_str(&format!(" The dotted line is step {step}, the first that differs."));
+    }
+    words
 }
 
 fn lines(records: &[&Record], points: impl Fn(&Record) -> Points) -> Vec<Line> {

@@ -88,7 +88,7 @@ pub fn figure(chart: &Chart) -> String {
     body.push_str(&difference(chart, &frame));
     body.push_str(&marks(chart, &frame));
     chart.lines.iter().for_each(|line| body.push_str(&self::line(line, &frame)));
-    let words: Vec<String> = chart.lines.iter().map(|line| sentence(line)).collect();
+    let words: Vec<String> = chart.lines.iter().map(sentence).collect();
     let by = if frame.vertical.is_by_powers() { " <span class=\"faint\">(by powers)</span>" } else { "" };
     format!(
         "<figure><figcaption><b>{}</b>{by}{}</figcaption><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\">{body}</svg>\

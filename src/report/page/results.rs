@@ -4,12 +4,13 @@ use super::scale::short;
 use super::series;
 use super::{Subject, code, escape, letter, section, table};
 use crate::diff::RecordDiff;
+use crate::digest::Digest;
 use crate::lock::write::float_text;
-use crate::record::{Event, Record};
+use crate::record::{Evaluation, Event, Record};
 use crate::report::number::{bytes, count, duration, short_digests};
 use crate::report::summary::RunSummary;
 use crate::report::words::{record_conclusion, ulps};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The figures that people look for first.
 pub fn cards(subject: Subject<'_>) -> String {
@@ -79,50 +80,42 @@ fn memory(record: &Record) -> Option<(String, String)> {
 /// Evaluations up to which all are shown; of more, the first and the last ones.
 const MOST_EVALUATIONS: usize = 60;
 
-/// Every evaluation with the chain after it.
+/// Every evaluation with the chain after it; a column for each metric.
 pub fn evaluations(subjects: &[Subject<'_>]) -> String {
     let mut content = String::new();
     for (index, subject) in subjects.iter().enumerate() {
-        let all: Vec<Vec<String>> = subject.record.evaluations().map(evaluation_row).collect();
+        let all: Vec<_> = subject.record.evaluations().collect();
         if all.is_empty() {
             continue;
         }
         if subjects.len() > 1 {
             content.push_str(&format!("<h3><span class=\"key k{index}\"></span>{}</h3>", letter(index)));
         }
-        let half = MOST_EVALUATIONS / 2;
-        let left_out = all.len().saturating_sub(MOST_EVALUATIONS);
-        let shown: Vec<Vec<String>> = match left_out {
-            0 => all,
-            _ => {
-                let middle = vec![
-                    "…".to_owned(),
-                    format!("{left_out} more"),
-                    String::new(),
-                    String::new(),
-                    String::new(),
-                ];
-                let end = all.len() - half;
-                all[..half].iter().cloned().chain([middle]).chain(all[end..].iter().cloned()).collect()
-            }
+        let names: BTreeSet<&str> =
+            all.iter().flat_map(|(evaluation, _)| evaluation.metrics.keys().map(String::as_str)).collect();
+        let head: Vec<&str> =
+            ["step", "split", "examples"].into_iter().chain(names.iter().copied()).chain(["chain"]).collect();
+        let row = |(evaluation, chain): &(&Evaluation, Digest)| -> Vec<String> {
+            let metric = |name: &&str| {
+                let value = evaluation.metrics.get(*name);
+                value.map_or_else(String::new, |value| format!("<b>{}</b>", escape(&float_text(*value))))
+            };
+            let mut row = vec![count(evaluation.step), escape(&evaluation.split), count(evaluation.examples)];
+            row.extend(names.iter().map(metric));
+            row.push(code(&chain.short()));
+            row
         };
-        content.push_str(&table(&["step", "split", "examples", "metrics", "chain"], &shown));
+        let half = MOST_EVALUATIONS / 2;
+        let mut rows: Vec<Vec<String>> = all.iter().map(row).collect();
+        let left_out = rows.len().saturating_sub(MOST_EVALUATIONS);
+        if left_out > 0 {
+            let mut middle = vec![String::new(); head.len()];
+            middle[0] = format!("… {left_out} more");
+            rows.splice(half..half + left_out, [middle]);
+        }
+        content.push_str(&format!("<div class=\"tight\">{}</div>", table(&head, &rows)));
     }
     section("Evaluations", &content)
-}
-
-fn evaluation_row((evaluation, chain): (&crate::record::Evaluation, crate::digest::Digest)) -> Vec<String> {
-    let metrics = evaluation
-        .metrics
-        .iter()
-        .map(|(name, value)| format!("{} <b>{}</b>", escape(name), escape(&float_text(*value))));
-    vec![
-        count(evaluation.step),
-        escape(&evaluation.split),
-        count(evaluation.examples),
-        metrics.collect::<Vec<_>>().join(", "),
-        code(&chain.short()),
-    ]
 }
 
 /// The digests that a repetition has to give again.
