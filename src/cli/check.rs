@@ -15,10 +15,11 @@ use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, R
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
     let outcome = pipeline::check(&arguments.manifest, arguments.device_memory);
     let memory = outcome.as_ref().ok().and_then(|resolved| resolved.memory);
+    let again = outcome.as_ref().ok().and_then(|resolved| resolved.again.clone());
     let class_names = outcome.as_ref().map(|resolved| resolved.class_names.clone()).unwrap_or_default();
     let (exit, diagnostics, sources) = answer(outcome)?;
     let failed = count(&diagnostics, Severity::Error) > 0;
-    let fit = arguments.device_memory.filter(|_| !failed).map(|device| fits(device, memory));
+    let fit = arguments.device_memory.filter(|_| !failed).map(|device| fits(device, memory, again));
     show(&diagnostics, &sources, arguments, (exit, fit.as_ref()), ui);
     if failed {
         return Ok(exit);
@@ -32,6 +33,9 @@ pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
         ui.error(None, &fit.words, Some(help));
     } else {
         ui.status("Needs", &fit.words);
+    }
+    if let Some((verb, text)) = &fit.again {
+        ui.status(verb, text);
     }
     Ok(fit.exit)
 }
@@ -49,20 +53,23 @@ fn named(names: &[String]) -> String {
     shown.join(", ") + &more
 }
 
-/// Whether a run fits into a device.
+/// Whether a run fits into a device, be it by computing results again.
 struct Fit {
     /// 0 when it does, 1 when it does not, 7 when the sizes of the data are not known.
     exit: Exit,
     words: String,
+    /// What is computed again, and what that gives.
+    again: Option<(&'static str, String)>,
     /// What to do where it is not known.
     help: Option<&'static str>,
 }
 
-fn fits(device: u64, needed: Option<DeviceMemory>) -> Fit {
+fn fits(device: u64, needed: Option<DeviceMemory>, again: Option<(String, u64)>) -> Fit {
     let Some(needed) = needed else {
         return Fit {
             exit: Exit::Inconclusive,
             words: "whether it fits is not known without the data".to_owned(),
+            again: None,
             help: Some("put the data in its place, or declare `synthetic` data of the same shape"),
         };
     };
@@ -75,7 +82,18 @@ fn fits(device: u64, needed: Option<DeviceMemory>) -> Fit {
     let fits = needed.total() <= device;
     let verdict = if fits { "fits" } else { "does not fit" };
     let words = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(device));
-    Fit { exit: if fits { Exit::Done } else { Exit::No }, words, help: None }
+    let (exit, again) = match again.filter(|_| !fits) {
+        None => (if fits { Exit::Done } else { Exit::No }, None),
+        Some((what, memory)) if memory > device => {
+            let text = format!("{} even when {what} are computed again", bytes(memory));
+            (Exit::No, Some(("Needs", text)))
+        }
+        Some((what, memory)) => {
+            let text = format!("{what} are computed again, with the same bits: {} fit", bytes(memory));
+            (Exit::Done, Some(("Recomputing", text)))
+        }
+    };
+    Fit { exit, words, again, help: None }
 }
 
 /// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.

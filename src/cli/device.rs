@@ -2,7 +2,7 @@
 
 use super::args::Machine;
 use super::pipeline;
-use super::{Exit, Failure};
+use super::{Exit, Failure, Ui, memory};
 use crate::arithmetic::Isa;
 use crate::exec::backend::Backend;
 use crate::exec::cpu;
@@ -104,9 +104,11 @@ pub struct Opened {
     pub platform: String,
     /// What it is, for people.
     pub name: String,
+    /// Bytes that its steps are planned to take, the largest counted.
+    pub memory: u64,
 }
 
-/// Opens the device and puts the step graphs (full batch first) on it.
+/// Opens the device and puts the step graphs (full batch first) on it, as they fit.
 ///
 /// # Errors
 /// AMP0708 to AMP0710: too little memory, no kernel, no device.
@@ -114,23 +116,36 @@ pub fn open(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,
-    machine: (Threads, Isa),
+    asked: &Machine,
     environment: &Environment,
+    ui: &Ui,
 ) -> Result<Opened, Failure> {
-    let (threads, isa) = machine;
+    let (threads, isa): (Threads, Isa) = pipeline::machine(asked)?;
     let seed = plan.run.seed;
     match kind {
         Kind::Cpu => {
+            let steps = memory::fit(steps, memory::of_cpu(environment, asked), &memory::on_cpu, ui);
+            memory::require_cpu(&steps, environment, asked)?;
+            let planned = steps.iter().map(memory::on_cpu).max().unwrap_or(0);
             let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
-            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name })
+            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name, memory: planned })
         }
         Kind::Cuda => {
             let device = cuda::open()?;
             let (platform, name) = (device.platform(), device.name());
             let arithmetic = Arithmetic::of(plan.run.guarantee);
+            let needed = |step: &StepGraph| cuda::needed(step, arithmetic).total();
+            // What others have taken; the context is counted in what is needed.
+            let free = device
+                .memory_in_use()
+                .map(|(in_use, whole)| whole.saturating_sub(in_use.saturating_sub(cuda::CONTEXT)));
+            let room = free.into_iter().chain(asked.device_memory).min();
+            let steps = memory::fit(steps, room, &needed, ui);
+            memory::require_asked(&steps, &needed, asked)?;
+            let planned = steps.iter().map(needed).max().unwrap_or(0);
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
-            Ok(Opened { backend: Box::new(engine), platform, name })
+            Ok(Opened { backend: Box::new(engine), platform, name, memory: planned })
         }
     }
 }

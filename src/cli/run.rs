@@ -54,17 +54,14 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, wanted) = device::choose(asked, plan)?;
     satisfy(&environment, &wanted)?;
-    if kind == device::Kind::Cpu {
-        pipeline::require_memory(&ready, &environment)?;
-    }
-    let machine = pipeline::machine(&arguments.machine)?;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
-    let mut started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
-    let mut opened = device::open(kind, plan, steps, machine, &environment)?;
+    let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
+    let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
+    let mut started_with = unhashed(&environment, arguments, &threads, &isa);
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
-    started_with.extend(planned(&ready, kind == device::Kind::Cuda));
+    started_with.extend(planned(&ready, opened.memory));
     started_with.insert("seconds_before".to_owned(), json!(watch.seconds()));
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
     let (folder, from) = (start.written.folder.clone(), start.from);
@@ -195,17 +192,13 @@ fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize
     ])
 }
 
-/// What the run is planned to take: memory, and examples of a full step.
-fn planned(ready: &Ready, on_device: bool) -> Unhashed {
-    let memory = pipeline::memory_planned(ready, on_device);
+/// What the run is planned to take: bytes of memory, and examples of a full step.
+fn planned(ready: &Ready, memory: u64) -> Unhashed {
     let plan = &ready.resolved.plan;
     let examples = plan.data.batch as u64 * u64::from(plan.train.accumulate.max(1));
     Unhashed::from([
         ("examples_per_step".to_owned(), json!(examples)),
-        (
-            "planned_memory".to_owned(),
-            json!({ "persistent": memory.persistent, "results": memory.results, "beside": memory.beside }),
-        ),
+        ("planned_memory_bytes".to_owned(), json!(memory)),
     ])
 }
 

@@ -154,7 +154,10 @@ impl<'a> View<'a> {
                 .enumerate()
                 .any(|(time, reads)| reads.contains(&owner) && !times.contains(&time));
             let slot = matches!(program.buffers[owner].place, Place::Slot(_));
-            slot && made.iter().any(|made| program.owner(*made) == owner)
+            // What nobody reads is written all the same, and needs a place.
+            let handed_on = times.iter().any(|time| self.reads[*time].contains(&owner));
+            slot && handed_on
+                && made.iter().any(|made| program.owner(*made) == owner)
                 && !elsewhere
                 && !self.kept.contains(&owner)
         };

@@ -62,10 +62,7 @@ pub fn cards(subject: Subject<'_>) -> String {
 
 /// The memory that was planned, and the most that the process held.
 fn memory(record: &Record) -> Option<(String, String)> {
-    let planned = record.unhashed.get("planned_memory").and_then(|parts| {
-        let part = |name: &str| parts.get(name).and_then(serde_json::Value::as_u64);
-        part("persistent")?.checked_add(part("results")?)?.checked_add(part("beside")?)
-    });
+    let planned = record.unhashed.get("planned_memory_bytes").and_then(serde_json::Value::as_u64);
     let peak = record.events.iter().filter_map(|line| line.unhashed.get("peak_memory_bytes")?.as_u64()).max();
     match (planned, peak) {
         (Some(planned), Some(peak)) => {
