@@ -167,7 +167,7 @@ impl<'a> View<'a> {
             all.filter(|buffer| seen.insert(*buffer)).collect::<Vec<BufferId>>()
         };
         let (inputs, outputs) = (outer(|member| &member.inputs), outer(|member| &member.outputs));
-        Instruction { action: program.instructions[place].action.clone(), inputs, outputs }
+        Instruction { action: program.instructions[place].action, inputs, outputs }
     }
 }
 
