@@ -9,6 +9,7 @@ use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
 use crate::exec::cuda::dispatch::Arithmetic;
+use crate::exec::shards::{Exchange, Local, Sharded};
 use crate::graph::StepGraph;
 use crate::plan::{self, Guarantee, Plan};
 use crate::probe::Environment;
@@ -106,11 +107,37 @@ pub struct Opened {
     pub name: String,
 }
 
-/// Opens the device and puts the step graphs (full batch first) on it.
+impl Opened {
+    /// The same with the shards of a batch, if it is cut into any, which are combined by `exchange`.
+    #[must_use]
+    pub fn shared(self, plan: &Plan, exchange: Box<dyn Exchange>) -> Self {
+        if plan.train.shards <= 1 {
+            return self;
+        }
+        Self { backend: Box::new(Sharded::new(self.backend, exchange, &plan.train)), ..self }
+    }
+}
+
+/// Opens the device and puts the step graphs (full batch first) on it. All shards of a batch are computed here.
+///
+/// # Errors
+/// As [`alone`].
+pub fn open(
+    kind: Kind,
+    plan: &Plan,
+    steps: Vec<StepGraph>,
+    machine: (Threads, Isa),
+    environment: &Environment,
+) -> Result<Opened, Failure> {
+    let shards = plan.train.shards;
+    Ok(alone(kind, plan, steps, machine, environment)?.shared(plan, Box::new(Local(shards))))
+}
+
+/// The same, but nobody combines shards.
 ///
 /// # Errors
 /// AMP0708 to AMP0710: too little memory, no kernel, no device.
-pub fn open(
+pub fn alone(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,

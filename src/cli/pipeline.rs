@@ -506,9 +506,9 @@ fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=710 | 760..=763 => Exit::Machine,
+        705..=710 | 717 | 760..=763 => Exit::Machine,
         701 | 702 | 711 | 713 | 714 => Exit::No,
-        712 => Exit::Integrity,
+        712 | 718 => Exit::Integrity,
         _ => Exit::Usage,
     }
 }

@@ -7,7 +7,7 @@ use super::pipeline::{self, Ready};
 use super::results::{self, Results};
 use super::resume::{self, Found};
 use super::watcher::{Lines, Watcher, Written};
-use super::{Exit, Failure, Ui, lockfile};
+use super::{Exit, Failure, Ui, lockfile, workers};
 use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
@@ -30,6 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(worker) = arguments.worker {
+        return Ok(workers::follow_leader(arguments, worker, ui));
+    }
     let watch = Stopwatch::start();
     let asked = device::asked(&arguments.machine)?;
     pipeline::require_isa(&arguments.machine)?;
@@ -57,11 +60,21 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     if kind == device::Kind::Cpu {
         pipeline::require_memory(&ready, &environment)?;
     }
-    let machine = pipeline::machine(&arguments.machine)?;
+    // Declared before the engine that speaks to them, so that it goes first.
+    let shared = workers::start(arguments, &ready, kind, &environment)?;
+    let machine = pipeline::machine(&workers::machine_of_each(arguments))?;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
     let started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
-    let mut opened = device::open(kind, plan, steps, machine, &environment)?;
+    let (_workers, mut opened) = match shared {
+        None => (None, device::open(kind, plan, steps, machine, &environment)?),
+        Some((workers, mut leader)) => {
+            let opened = device::alone(kind, plan, steps, machine, &environment)?;
+            leader.greet(&settled.lock.header.id)?;
+            ui.status("Sharing", &workers::shared_out(plan.train.shards, arguments.workers));
+            (Some(workers), opened.shared(plan, Box::new(leader)))
+        }
+    };
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
@@ -186,6 +199,7 @@ fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize
         ("environment".to_owned(), environment.to_json()),
         ("threads".to_owned(), json!(threads)),
         ("isa".to_owned(), json!(isa)),
+        ("workers".to_owned(), json!(arguments.workers)),
         ("manifest".to_owned(), json!(manifest)),
         ("lockfile".to_owned(), json!(lock)),
         ("started_at".to_owned(), json!(unix_seconds())),

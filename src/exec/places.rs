@@ -17,6 +17,7 @@ fn paths(code: Code) -> &'static [&'static str] {
         codes::DATA_NORMALISE => &["data.normalise"],
         codes::DATA_TOKEN | codes::DATA_TEXT => &["data.format"],
         codes::DATA_HEADER => &["data.columns"],
+        codes::SHARDS => &["train.shards"],
         codes::RUN_TOO_LITTLE_DATA => &["train.accumulate", "train.epochs", "train.steps"],
         _ => &[],
     }
