@@ -92,6 +92,8 @@ static emulate::Thread threadIdx;
 
 inline void __syncthreads() { emulate::barrier(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulate::barrier(); }
+// Blocks run one after another.
+inline void __threadfence() {}
 
 template <typename T>
 T emulate_shuffle(T value, unsigned from) {
