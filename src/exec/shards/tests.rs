@@ -89,7 +89,7 @@ fn the_sum_is_the_same_whoever_knows_what_and_comes_first() {
 #[test]
 fn a_tree_with_a_hole_has_no_sum() {
     let mut tree = Tree::new(4);
-    [0, 1, 3].map(|shard| tree.add(Place::leaf(shard), vec![1.0]));
+    [0, 1, 3].into_iter().for_each(|shard| tree.add(Place::leaf(shard), vec![1.0]));
     assert_eq!(tree.known(), [0..2, 3..4]);
     assert_eq!(tree.clone().total(), None);
     let fault = Local(4).reduce(6, None, tree).expect_err("a hole");
