@@ -5,6 +5,7 @@
 
 mod backward;
 mod compile;
+pub mod recompute;
 mod step;
 
 pub use compile::{Compiled, compile, compile_for};

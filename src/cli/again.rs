@@ -74,9 +74,6 @@ impl Again {
         let environment = Environment::probe();
         let (kind, environment_wanted) = device::choose(wanted, &ready.resolved.plan)?;
         run::satisfy(&environment, &environment_wanted)?;
-        if kind == device::Kind::Cpu {
-            pipeline::require_memory(&ready, &environment)?;
-        }
         let folder = pipeline::folder_of(&record_path).to_owned();
         Ok(Self { record, folder, ready, kind, environment, _temporary: temporary })
     }
@@ -91,17 +88,16 @@ impl Again {
         if self.kind != device::Kind::Cpu {
             return 1;
         }
-        let needed = pipeline::memory_needed(&self.ready).max(1);
+        let needed = memory::on_cpu(&self.ready.compiled.step).max(1);
         let room = self.environment.memory_bytes.unwrap_or(u64::MAX) / 2;
         wanted.min(usize::try_from(room / needed).unwrap_or(usize::MAX)).max(1)
     }
 
     /// A new engine at the start of the run.
-    pub fn open(&self, machine: &Machine) -> Result<Opened, Failure> {
+    pub fn open(&self, machine: &Machine, ui: &Ui) -> Result<Opened, Failure> {
         let compiled = std::iter::once(&self.ready.compiled).chain(&self.ready.short);
         let steps: Vec<StepGraph> = compiled.map(|compiled| compiled.step.clone()).collect();
-        let machine = pipeline::machine(machine)?;
-        let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment)?;
+        let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment, ui)?;
         self.ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
         Ok(opened)
     }

@@ -148,7 +148,7 @@ pub struct Places {
 }
 
 /// How to use the machine; changes speed and never a bit.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct Machine {
     /// Device to train on, `cpu` or `cuda`; else the one that the manifest's environment is for
     #[arg(long, value_name = "NAME")]
@@ -159,6 +159,9 @@ pub struct Machine {
     /// Force an instruction set that this machine has: scalar, avx2, avx512, neon
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(isas))]
     pub isa: Option<String>,
+    /// Memory that the run may take, such as 8GiB: what does not fit is computed again, with the same bits [default: what is there]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub device_memory: Option<u64>,
 }
 
 /// Arguments of `run`.

@@ -9,6 +9,7 @@ use crate::exec::backend::{Backend, Batch, OpTime};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::session::Feed;
+use crate::graph::totals::forward_multiply_adds;
 use crate::probe::Environment;
 use serde_json::json;
 
@@ -22,12 +23,8 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let environment = Environment::probe();
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
-    if kind == device::Kind::Cpu {
-        pipeline::require_memory(&ready, &environment)?;
-    }
-    let machine = pipeline::machine(&arguments.machine)?;
     let step = ready.compiled.step.clone();
-    let mut opened = device::open(kind, plan, vec![step], machine, &environment)?;
+    let mut opened = device::open(kind, plan, vec![step], &arguments.machine, &environment, ui)?;
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     opened.backend.set_scale(plan.scaler.first_scale())?;
     let batches = first_steps(&ready)?;
@@ -88,6 +85,11 @@ fn time(
     let mut ops: Vec<(String, OpTime)> = engine.measure(false).into_iter().collect();
     ops.sort_by(|left, right| right.1.seconds.total_cmp(&left.1.seconds));
     let median = times[times.len() / 2];
+    let rate = engine.matrix_rate()?;
+    // The backward pass has two products for each of the forward pass (Chowdhery et al. 2022, "PaLM", appendix B).
+    let multiply_adds =
+        3 * forward_multiply_adds(&ready.compiled.step) * u64::from(plan.train.gradients_a_step());
+    let utilisation = multiply_adds as f64 / median / rate.multiply_adds_per_second;
     let examples = (plan.data.batch * plan.train.accumulate.max(1) as usize) as f64;
     if ui.json {
         ui.document(&json!({
@@ -104,6 +106,12 @@ fn time(
             "milliseconds": { "median": median * 1e3, "minimum": times[0] * 1e3, "maximum": times[times.len() - 1] * 1e3 },
             "steps_per_second": 1.0 / median,
             "examples_per_second": examples / median,
+            "model_flops": 2 * multiply_adds,
+            "matrix_rate": {
+                "format": rate.format.to_string(),
+                "flops_per_second": 2.0 * rate.multiply_adds_per_second,
+            },
+            "utilisation": utilisation,
             "ops": ops.iter().map(|(kind, time)| json!({
                 "kind": kind,
                 "calls": time.calls / per_block,
@@ -121,6 +129,13 @@ fn time(
             1.0 / median,
             examples / median,
             opened.name,
+        ));
+        ui.data(&format!(
+            "  {:.1} % of the {:.3} TFLOP/s that large {} products have here; {:.4} TFLOP a step",
+            utilisation * 100.0,
+            2e-12 * rate.multiply_adds_per_second,
+            rate.format,
+            2e-12 * multiply_adds as f64,
         ));
         if let Some(used) = device_use {
             ui.data(&format!(

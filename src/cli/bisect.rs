@@ -62,7 +62,7 @@ fn kernels(name: &str) -> Result<Kernels, Failure> {
     if name == "reference" {
         return Ok(Kernels::Reference);
     }
-    let machine = Machine { device: None, threads: Some(1), isa: Some(name.to_owned()) };
+    let machine = Machine { threads: Some(1), isa: Some(name.to_owned()), ..Machine::default() };
     pipeline::require_isa(&machine)?;
     Isa::available().into_iter().find(|isa| isa.to_string() == name).map(Kernels::Isa).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("found `{name}`, expected `reference` or an instruction set"))
@@ -155,14 +155,14 @@ impl Search<'_> {
             // The reference has no engine: the steps are gone through op by op.
             return self.search_op_by_op();
         }
-        let mut opened = self.again.open(&self.machine_of(right))?;
+        let mut opened = self.again.open(&self.machine_of(right), self.ui)?;
         let last = self.again.record.last_step();
         Ok(self.go(&mut *opened.backend, 0..last)?)
     }
 
     fn search_op_by_op(&self) -> Result<Option<Place>, Failure> {
         let [left, right] = self.sides();
-        let mut opened = self.again.open(&self.machine_of(left))?;
+        let mut opened = self.again.open(&self.machine_of(left), self.ui)?;
         let engine = &mut *opened.backend;
         let looking = Looking::into(engine, right).ok_or_else(not_seen)?;
         let feed = Feed::new(self.again.plan(), &self.again.ready.prepared)?;
@@ -182,7 +182,7 @@ impl Search<'_> {
             Kernels::Isa(isa) => isa,
             Kernels::Reference => Isa::Scalar,
         };
-        Machine { device: None, threads: self.machine.threads, isa: Some(isa.to_string()) }
+        Machine { device: None, isa: Some(isa.to_string()), ..self.machine.clone() }
     }
 
     /// Does steps that are recorded; the place of the first event that is another one.
@@ -205,7 +205,7 @@ impl Search<'_> {
         answer: &mut Bisection,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let before = if place.evaluation { place.step } else { place.step - 1 };
-        let mut opened = self.again.open(&self.machine_of(left))?;
+        let mut opened = self.again.open(&self.machine_of(left), self.ui)?;
         let engine = &mut *opened.backend;
         let states =
             self.again.record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before);
@@ -261,7 +261,7 @@ impl Search<'_> {
                 answer.sides.push(Side { kernels: side.to_string(), gives: Vec::new() });
                 continue;
             }
-            let mut opened = self.again.open(&self.machine_of(side))?;
+            let mut opened = self.again.open(&self.machine_of(side), self.ui)?;
             let engine = &mut *opened.backend;
             state::restore(engine, &state, &run_id)?;
             let looking = match other {

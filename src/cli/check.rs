@@ -21,6 +21,7 @@ pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let outcome = pipeline::check(&arguments.manifest, arguments.device_memory);
     let memory = outcome.as_ref().ok().and_then(|resolved| resolved.memory);
+    let again = outcome.as_ref().ok().and_then(|resolved| resolved.again.clone());
     let class_names = outcome.as_ref().map(|resolved| resolved.class_names.clone()).unwrap_or_default();
     let (exit, diagnostics, sources) = answer(outcome)?;
     show(&diagnostics, &sources, arguments, ui);
@@ -32,7 +33,7 @@ pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
         ui.status("Classes", &named(&class_names));
     }
     match arguments.device_memory {
-        Some(device) => fits(device, memory, ui),
+        Some(device) => fits(device, memory, again, ui),
         None => Ok(Exit::Done),
     }
 }
@@ -50,8 +51,14 @@ fn named(names: &[String]) -> String {
     shown.join(", ") + &more
 }
 
-/// Whether the run fits into a device: exit code 1 when it does not, 7 when the sizes of the data are not known.
-fn fits(device: u64, needed: Option<DeviceMemory>, ui: &Ui) -> Result<Exit, Failure> {
+/// Whether the run fits into a device, be it by computing results again: exit code 1 when it does not, 7 when the sizes of the
+/// data are not known.
+fn fits(
+    device: u64,
+    needed: Option<DeviceMemory>,
+    again: Option<(String, u64)>,
+    ui: &Ui,
+) -> Result<Exit, Failure> {
     let Some(needed) = needed else {
         return Err(Failure::new(Exit::Inconclusive, "whether it fits is not known without the data")
             .help("put the data in its place, or declare `synthetic` data of the same shape"));
@@ -66,7 +73,16 @@ fn fits(device: u64, needed: Option<DeviceMemory>, ui: &Ui) -> Result<Exit, Fail
     let verdict = if fits { "fits" } else { "does not fit" };
     let what = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(device));
     ui.status("Needs", &what);
-    Ok(if fits { Exit::Done } else { Exit::No })
+    let Some((what, memory)) = again.filter(|_| !fits) else {
+        return Ok(if fits { Exit::Done } else { Exit::No });
+    };
+    if memory > device {
+        ui.status("Needs", &format!("{} even when {what} are computed again", bytes(memory)));
+        return Ok(Exit::No);
+    }
+    let text = format!("{what} are computed again, with the same bits: {} fit", bytes(memory));
+    ui.status("Recomputing", &text);
+    Ok(Exit::Done)
 }
 
 /// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.

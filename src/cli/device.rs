@@ -2,7 +2,7 @@
 
 use super::args::Machine;
 use super::pipeline;
-use super::{Exit, Failure};
+use super::{Exit, Failure, Ui, memory};
 use crate::arithmetic::Isa;
 use crate::exec::backend::Backend;
 use crate::exec::cpu;
@@ -118,7 +118,7 @@ impl Opened {
     }
 }
 
-/// Opens the device and puts the step graphs (full batch first) on it. All shards of a batch are computed here.
+/// Opens the device and puts the step graphs (full batch first) on it, as they fit. All shards of a batch are computed here.
 ///
 /// # Errors
 /// As [`alone`].
@@ -126,11 +126,12 @@ pub fn open(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,
-    machine: (Threads, Isa),
+    asked: &Machine,
     environment: &Environment,
+    ui: &Ui,
 ) -> Result<Opened, Failure> {
     let shards = plan.train.shards;
-    Ok(alone(kind, plan, steps, machine, environment)?.shared(plan, Box::new(Local(shards))))
+    Ok(alone(kind, plan, steps, asked, environment, ui)?.shared(plan, Box::new(Local(shards))))
 }
 
 /// The same, but nobody combines shards.
@@ -141,13 +142,16 @@ pub fn alone(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,
-    machine: (Threads, Isa),
+    asked: &Machine,
     environment: &Environment,
+    ui: &Ui,
 ) -> Result<Opened, Failure> {
-    let (threads, isa) = machine;
+    let (threads, isa): (Threads, Isa) = pipeline::machine(asked)?;
     let seed = plan.run.seed;
     match kind {
         Kind::Cpu => {
+            let steps = memory::fit(steps, memory::of_cpu(environment, asked), &memory::on_cpu, ui);
+            memory::require_cpu(&steps, environment, asked)?;
             let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
             Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name })
@@ -156,6 +160,14 @@ pub fn alone(
             let device = cuda::open()?;
             let (platform, name) = (device.platform(), device.name());
             let arithmetic = Arithmetic::of(plan.run.guarantee);
+            let needed = |step: &StepGraph| cuda::needed(step, arithmetic).total();
+            // What others have taken; the context is counted in what is needed.
+            let free = device
+                .memory_in_use()
+                .map(|(in_use, whole)| whole.saturating_sub(in_use.saturating_sub(cuda::CONTEXT)));
+            let room = free.into_iter().chain(asked.device_memory).min();
+            let steps = memory::fit(steps, room, &needed, ui);
+            memory::require_asked(&steps, &needed, asked)?;
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
             Ok(Opened { backend: Box::new(engine), platform, name })
         }

@@ -23,6 +23,7 @@ mod lock;
 mod lockfile;
 mod lsp;
 mod man;
+mod memory;
 mod pipeline;
 mod predict;
 mod probed;

@@ -17,12 +17,12 @@ use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
 use crate::exec::places;
 use crate::exec::session::{self, Length};
-use crate::graph::memory::{DeviceMemory, training_arena};
-use crate::graph::{Example, Role, StepGraph};
+use crate::graph::memory::DeviceMemory;
+use crate::graph::{Example, StepGraph};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::{Device, Plan};
-use crate::probe::{Environment, MemoryLimit};
+use crate::probe::Environment;
 use crate::report::number::bytes;
 use crate::resolve;
 use crate::store::{Store, StoreError};
@@ -43,6 +43,8 @@ pub struct Resolved {
     pub warnings: Vec<Diagnostic>,
     /// The memory that it needs on a CUDA device, where its data is known.
     pub memory: Option<DeviceMemory>,
+    /// What is computed again on a device with too little memory, in words, and the bytes that are needed then.
+    pub again: Option<(String, u64)>,
     /// The names of the classes, where folders of pictures give them.
     pub class_names: Vec<String>,
 }
@@ -57,9 +59,14 @@ fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failur
     let mut sources = SourceMap::default();
     let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
-        Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
-            Ok(Resolved { plan, sources, warnings: diagnostics, memory: None, class_names: Vec::new() })
-        }
+        Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => Ok(Resolved {
+            plan,
+            sources,
+            warnings: diagnostics,
+            memory: None,
+            again: None,
+            class_names: Vec::new(),
+        }),
         _ => Err(Failure::Manifest { diagnostics, sources }),
     }
 }
@@ -110,9 +117,11 @@ pub fn check_in(
                     Ok(length) => length,
                     Err(failure) => return Err(failure.with(resolved.sources)),
                 };
-                if device_memory.is_some() {
+                if let Some(room) = device_memory {
                     let arithmetic = Arithmetic::of(resolved.plan.run.guarantee);
-                    resolved.memory = Some(cuda::needed(&compiled.step, arithmetic));
+                    let needed = |step: &StepGraph| cuda::needed(step, arithmetic);
+                    resolved.memory = Some(needed(&compiled.step));
+                    resolved.again = again(&compiled.step, &needed, room);
                 }
                 resolved.class_names = prepared.class_names().to_vec();
                 advise(&mut resolved, &prepared, &compiled, length);
@@ -127,6 +136,15 @@ pub fn check_in(
         Err(faults) => return Err(data_failure(faults, &resolved)),
     }
     Ok(resolved)
+}
+
+/// What is computed again on a device with too little memory, in words, and the bytes that are needed then.
+fn again(step: &StepGraph, needed: &dyn Fn(&StepGraph) -> DeviceMemory, room: u64) -> Option<(String, u64)> {
+    if needed(step).total() <= room {
+        return None;
+    }
+    let made = recompute::fit(step, &|step| needed(step).total(), room)?;
+    Some((made.what(step), made.memory))
 }
 
 /// The lock of a manifest in any world, for tests; its data is not kept.
@@ -429,30 +447,6 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
         }
     }
     Ok(clean)
-}
-
-/// Refuses a run that needs more memory than the machine has, or than this process may take: persistent values and the
-/// results of one step, 4 bytes an element.
-pub fn require_memory(ready: &Ready, environment: &Environment) -> Result<(), Failure> {
-    let needed = memory_needed(ready);
-    if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
-        return Err(ExecFault::memory(&bytes(needed), &bytes(found)).into());
-    }
-    let Some(limit) = MemoryLimit::probe().filter(|limit| needed > limit.bytes) else { return Ok(()) };
-    let message =
-        format!("the run needs {} of memory, and {} leaves {}", bytes(needed), limit.by, bytes(limit.bytes));
-    let raise = limit.raise.map_or_else(String::new, |raise| format!(", or raise the limit: {raise}"));
-    let help = format!("make the model or `data batch` smaller{raise}; `amp graph` shows every size");
-    Err(ExecFault::new(crate::diag::codes::RUN_MEMORY, message).help(help).into())
-}
-
-/// Bytes of persistent values and of the results of one step.
-pub fn memory_needed(ready: &Ready) -> u64 {
-    let step = &ready.compiled.step;
-    let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
-    let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
-    let results = training_arena(step).elements as u64;
-    elements.saturating_add(results).saturating_mul(4)
 }
 
 /// The worker threads and the instruction set that were asked for.

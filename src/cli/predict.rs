@@ -30,11 +30,8 @@ pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
     let environment = Environment::probe();
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
-    if kind == device::Kind::Cpu {
-        pipeline::require_memory(&ready, &environment)?;
-    }
-    let machine = pipeline::machine(&arguments.machine)?;
-    let mut opened = device::open(kind, plan, vec![ready.compiled.step.clone()], machine, &environment)?;
+    let steps = vec![ready.compiled.step.clone()];
+    let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let threads = opened.backend.threads().clone();
     let split = ready.prepared.split(&name).ok_or_else(|| no_split(&ready.prepared, &name))?;

@@ -95,6 +95,9 @@ pub fn run(repetition: &Repetition<'_>, ui: &Ui) -> Result<Record, Failure> {
     if let Some(device) = &repetition.machine.device {
         command.args(["--device", device]);
     }
+    if let Some(bytes) = &repetition.machine.device_memory {
+        command.args(["--device-memory", &format!("{bytes}B")]);
+    }
     if let Some(isa) = &repetition.machine.isa {
         command.args(["--isa", isa]);
     }

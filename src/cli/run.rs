@@ -57,24 +57,22 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, wanted) = device::choose(asked, plan)?;
     satisfy(&environment, &wanted)?;
-    if kind == device::Kind::Cpu {
-        pipeline::require_memory(&ready, &environment)?;
-    }
     // Declared before the engine that speaks to them, so that it goes first.
     let shared = workers::start(arguments, &ready, kind, &environment)?;
-    let machine = pipeline::machine(&workers::machine_of_each(arguments))?;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
-    let started_with = unhashed(&environment, arguments, &machine.0.count(), &machine.1.to_string());
+    let machine = workers::machine_of_each(arguments, &environment);
     let (_workers, mut opened) = match shared {
-        None => (None, device::open(kind, plan, steps, machine, &environment)?),
+        None => (None, device::open(kind, plan, steps, &machine, &environment, ui)?),
         Some((workers, mut leader)) => {
-            let opened = device::alone(kind, plan, steps, machine, &environment)?;
+            let opened = device::alone(kind, plan, steps, &machine, &environment, ui)?;
             leader.greet(&settled.lock.header.id)?;
             ui.status("Sharing", &workers::shared_out(plan.train.shards, arguments.workers));
             (Some(workers), opened.shared(plan, Box::new(leader)))
         }
     };
+    let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
+    let started_with = unhashed(&environment, arguments, &threads, &isa);
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;

@@ -73,7 +73,7 @@ fn repeat_all(
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(segment) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = repeat_one(again, segment, &share, stop);
+                    let result = repeat_one(again, segment, &share, stop, ui);
                     let failed = result.is_err();
                     if let Ok(mut results) = results.lock() {
                         results.push(result);
@@ -97,8 +97,9 @@ fn repeat_one(
     segment: &Segment,
     machine: &Machine,
     stop: &AtomicBool,
+    ui: &Ui,
 ) -> Result<Repeated, Failure> {
-    let mut opened = again.open(machine)?;
+    let mut opened = again.open(machine, ui)?;
     let engine = &mut *opened.backend;
     if let Some(begin) = &segment.begin {
         again.restore(engine, begin)?;

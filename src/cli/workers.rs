@@ -6,16 +6,15 @@
 
 use super::args::{Machine, RunArguments};
 use super::device::{self, Kind};
+use super::memory;
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui};
 use crate::diag::codes;
 use crate::exec::clock::Stopwatch;
-use crate::exec::fault::ExecFault;
 use crate::exec::shards::wire::{Follower, Leader, Link, Pipe, share, tell_fault};
 use crate::exec::shards::{Sharded, follow};
 use crate::graph::StepGraph;
 use crate::probe::Environment;
-use crate::report::number::bytes;
 use std::io::BufReader;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -42,16 +41,25 @@ impl Drop for Workers {
     }
 }
 
-/// The threads and instruction set of each worker: the threads are shared out, which changes no bit.
-pub fn machine_of_each(arguments: &RunArguments) -> Machine {
+/// How each worker uses the machine: threads and memory are shared out, which changes no bit.
+pub fn machine_of_each(arguments: &RunArguments, environment: &Environment) -> Machine {
+    let workers = arguments.workers;
+    if workers == 1 {
+        return arguments.machine.clone();
+    }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = arguments.machine.threads.map_or(cores, usize::from);
-    let each = (threads / usize::from(arguments.workers)).max(1);
-    Machine { threads: Some(u16::try_from(each).unwrap_or(u16::MAX)), ..arguments.machine.clone() }
+    let each = (threads / usize::from(workers)).max(1);
+    let room = memory::of_cpu(environment, &arguments.machine);
+    Machine {
+        threads: Some(u16::try_from(each).unwrap_or(u16::MAX)),
+        device_memory: room.map(|bytes| bytes / u64::from(workers)),
+        ..arguments.machine.clone()
+    }
 }
 
-/// Refuses workers that the plan has no shards for, that are no processes of a CPU, or that do not fit into memory.
-fn check(arguments: &RunArguments, ready: &Ready, kind: Kind, found: &Environment) -> Result<(), Failure> {
+/// Refuses workers that the plan has no shards for, or that are no processes of a CPU.
+fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Failure> {
     let (workers, shards) = (u32::from(arguments.workers), ready.resolved.plan.train.shards.max(1));
     let refuse = |message: String, help: String| {
         Failure::new(Exit::Usage, message).code(codes::RUN_WORKERS).help(help)
@@ -66,11 +74,7 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind, found: &Environmen
         let message = format!("workers share the CPU, and this run is on the device `{}`", kind.name());
         return Err(refuse(message, "leave `--workers` out: the device computes all shards".to_owned()));
     }
-    let needed = pipeline::memory_needed(ready).saturating_mul(u64::from(workers));
-    match found.memory_bytes.filter(|found| needed > *found) {
-        Some(found) => Err(ExecFault::memory(&bytes(needed), &bytes(found)).into()),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Starts all workers but the first one, and leads them.
@@ -86,10 +90,11 @@ pub fn start(
     if arguments.workers == 1 {
         return Ok(None);
     }
-    check(arguments, ready, kind, environment)?;
+    check(arguments, ready, kind)?;
+    let machine = machine_of_each(arguments, environment);
     let (mut workers, mut links) = (Workers(Vec::new()), Vec::new());
     for worker in 1..u32::from(arguments.workers) {
-        let (child, link) = launch(arguments, worker)?;
+        let (child, link) = launch(arguments, &machine, worker)?;
         workers.0.push(child);
         links.push(link);
     }
@@ -97,16 +102,22 @@ pub fn start(
 }
 
 #[expect(clippy::disallowed_methods, reason = "workers are processes")]
-fn launch(arguments: &RunArguments, worker: u32) -> Result<(Arc<Mutex<Child>>, Link), Failure> {
+fn launch(
+    arguments: &RunArguments,
+    machine: &Machine,
+    worker: u32,
+) -> Result<(Arc<Mutex<Child>>, Link), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(Exit::Machine, format!("worker {worker} could not be started: {error}"))
     };
-    let machine = machine_of_each(arguments);
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["run", "--quiet", "--device", "cpu", arguments.manifest.as_str()]);
     command.args(["--workers", &arguments.workers.to_string(), "--worker", &worker.to_string()]);
-    if let Some(threads) = machine.threads {
-        command.args(["--threads", &threads.to_string()]);
+    let numbers = [("--threads", machine.threads.map(u64::from)), ("--device-memory", machine.device_memory)];
+    for (name, value) in numbers {
+        if let Some(value) = value {
+            command.args([name, &if name == "--threads" { value.to_string() } else { format!("{value}B") }]);
+        }
     }
     let places = &arguments.places;
     let options = [
@@ -160,10 +171,9 @@ fn work(arguments: &RunArguments, worker: u16, ui: &Ui) -> Result<(), Failure> {
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let plan = &ready.resolved.plan;
-    let machine = pipeline::machine(&arguments.machine)?;
     let compiled = std::iter::once(&ready.compiled).chain(&ready.short);
     let steps: Vec<StepGraph> = compiled.map(|compiled| compiled.step.clone()).collect();
-    let opened = device::alone(Kind::Cpu, plan, steps, machine, &Environment::probe())?;
+    let opened = device::alone(Kind::Cpu, plan, steps, &arguments.machine, &Environment::probe(), ui)?;
     let pipe = Pipe { to: Box::new(std::io::stdout()), from: Box::new(BufReader::new(std::io::stdin())) };
     let (shards, workers) = (plan.train.shards, u32::from(arguments.workers));
     let mut follower = Follower::new(shards, workers, u32::from(worker), pipe);

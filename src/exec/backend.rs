@@ -8,7 +8,7 @@ use super::fault::ExecFault;
 use super::scaling::NonFinite;
 use crate::arithmetic::Isa;
 use crate::digest::{ContentHash as _, Digest, Hasher};
-use crate::graph::StepGraph;
+use crate::graph::{DType, Op, StepGraph};
 use crate::record::float::canonical_bits;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,6 +39,18 @@ pub struct StepResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seal(pub(super) Vec<u8>);
 
+/// The format of the operands of most multiply-adds: that of the first product of a step.
+pub(super) fn product_format(step: Option<&StepGraph>) -> DType {
+    let is_product = |op: &Op| {
+        matches!(op, Op::Linear { .. } | Op::Conv2d { .. } | Op::MatrixProduct { .. } | Op::Attention(_))
+    };
+    step.and_then(|step| {
+        let node = step.micro.iter().find(|node| is_product(&node.op))?;
+        Some(step.value(node.inputs[0]).dtype)
+    })
+    .unwrap_or(DType::F32)
+}
+
 impl Seal {
     /// The digest.
     pub fn digest(&self) -> Digest {
@@ -64,6 +76,15 @@ pub struct DeviceUse {
     pub in_use: u64,
     /// Launches of a micro-batch and an update.
     pub launches: usize,
+}
+
+/// How fast a backend multiplies large matrices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatrixRate {
+    /// The format of the operands; sums are f32.
+    pub format: DType,
+    /// Multiply-adds a second.
+    pub multiply_adds_per_second: f64,
 }
 
 /// Trains and evaluates a step graph. Errors are the device's own; the CPU has none.
@@ -220,6 +241,12 @@ pub trait Backend: Send {
     fn cpu(&mut self) -> Option<&mut Engine> {
         None
     }
+
+    /// How fast large matrices are multiplied in the format that the step has for its products, measured now.
+    ///
+    /// # Errors
+    /// The device's own; too little memory for the matrices.
+    fn matrix_rate(&mut self) -> Result<MatrixRate, ExecFault>;
 
     /// What it takes of a device of its own; `None` for the CPU.
     fn device_use(&self) -> Option<DeviceUse>;

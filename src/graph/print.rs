@@ -53,10 +53,7 @@ pub fn step_text(step: &StepGraph) -> String {
 
 /// The totals of a step: casts of forward and backward.
 fn step_totals(step: &StepGraph) -> Totals {
-    let multiply_adds = step.micro[..step.forward_nodes.min(step.micro.len())]
-        .iter()
-        .map(|node| super::totals::multiply_adds(node, &step.values))
-        .fold(0, u64::saturating_add);
+    let multiply_adds = super::totals::forward_multiply_adds(step);
     Totals {
         parameters: step
             .parameters

@@ -1,6 +1,6 @@
 //! What a graph costs, known before anything runs.
 
-use super::{Graph, Node, Op, Value};
+use super::{Graph, Node, Op, StepGraph, Value};
 
 /// Numbers of one forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,12 @@ pub fn totals(graph: &Graph) -> Totals {
         multiply_adds: sum(&mut graph.nodes.iter().map(|node| multiply_adds(node, &graph.values))),
         casts: graph.nodes.iter().filter(|node| node.op == Op::Cast).count() as u64,
     }
+}
+
+/// Multiply-adds of the forward pass of one micro-batch.
+pub fn forward_multiply_adds(step: &StepGraph) -> u64 {
+    let forward = &step.micro[..step.forward_nodes.min(step.micro.len())];
+    forward.iter().map(|node| multiply_adds(node, &step.values)).fold(0, u64::saturating_add)
 }
 
 /// Multiply-adds of one node: for each output element of a matrix product or a convolution, the length of its sum.

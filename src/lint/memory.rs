@@ -2,13 +2,10 @@
 
 use super::Subject;
 use crate::arithmetic::half::Format;
-use crate::autodiff::Compiled;
+use crate::autodiff::{Compiled, recompute};
 use crate::data::spec::LastBatch;
 use crate::diag::number::bytes as bytes_text;
 use crate::diag::{Diagnostic, codes};
-use crate::graph::DType;
-use crate::graph::memory::DeviceMemory;
-use std::collections::BTreeMap;
 
 pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let Some(device) = subject.device() else { return Vec::new() };
@@ -33,15 +30,34 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let diagnostic = Diagnostic::warning(codes::MEMORY, message);
     let diagnostic = subject.at_origin(diagnostic, "data.batch", "this batch");
     let diagnostic = subject.at_origin(diagnostic, "environment", "names the device");
-    vec![diagnostic.help(help(subject, device.memory_bytes, needed))]
+    vec![diagnostic.help(help(subject, device.memory_bytes))]
 }
 
-fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
+fn help(subject: &Subject<'_>, memory: u64) -> String {
     let batch = subject.plan.data.batch;
+    let step = &subject.compiled.step;
+    let made = recompute::fit(step, &|step| (subject.memory)(step).total(), memory);
+    let fits = made.as_ref().is_some_and(|made| made.memory <= memory);
+    let again = made.map(|made| {
+        let (what, bytes) = (made.what(step), bytes_text(made.memory));
+        match made.memory <= memory {
+            true => {
+                format!("as it is, `amp run` computes {what} again, with the same bits, and needs {bytes}")
+            }
+            false => format!("{bytes} are needed even when {what} are computed again"),
+        }
+    });
     let Some(largest) = largest(subject, memory) else {
-        return "not even a batch of 1 fits: take a smaller model or a larger device".to_owned();
+        let none = "not even a batch of 1 fits: take a smaller model or a larger device".to_owned();
+        return again.filter(|_| fits).unwrap_or(none);
     };
-    let mut ways = vec![format!("the largest batch that fits is {largest}")];
+    let kept = if fits {
+        "the largest batch of which everything is kept is"
+    } else {
+        "the largest batch that fits is"
+    };
+    let mut ways: Vec<String> = again.into_iter().collect();
+    ways.push(format!("{kept} {largest}"));
     let total =
         |compiled: Option<Compiled>| compiled.map(|compiled| (subject.memory)(&compiled.step).total());
     let divisor = (2..=batch).find(|parts| batch.is_multiple_of(*parts) && batch / parts <= largest);
@@ -63,13 +79,6 @@ fn help(subject: &Subject<'_>, memory: u64, needed: DeviceMemory) -> String {
         let verdict = if bytes <= memory { "and fits" } else { "and is still too much" };
         ways.push(format!("`precision \"amp-bf16\"` needs {} {verdict}", bytes_text(bytes)));
     }
-    let recomputed = needed.persistent + needed.beside + recomputation(subject.compiled);
-    if recomputed < needed.total() {
-        ways.push(format!(
-            "recomputing activations block by block would need about {} (this amp does not recompute)",
-            bytes_text(recomputed)
-        ));
-    }
     ways.join("; ")
 }
 
@@ -87,27 +96,4 @@ fn largest(subject: &Subject<'_>, memory: u64) -> Option<usize> {
         if fits(middle) { low = middle } else { high = middle }
     }
     Some(low)
-}
-
-/// Bytes of results when only the last result of each block of layers is kept and one block at a time is computed again.
-/// A block is the first two names of a layer's path.
-fn recomputation(compiled: &Compiled) -> u64 {
-    let step = &compiled.step;
-    let mut blocks: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for node in &step.micro[..step.forward_nodes.min(step.micro.len())] {
-        let block: Vec<&str> = node.layer.split('.').take(2).collect();
-        let bytes = node
-            .outputs
-            .iter()
-            .map(|id| step.value(*id))
-            .filter(|value| value.dtype != DType::Tf32)
-            .map(|value| (value.elements() * value.dtype.bytes()) as u64);
-        let (inside, last) = blocks.entry(block.join(".")).or_default();
-        let own: u64 = bytes.sum();
-        *inside += own;
-        *last = own;
-    }
-    let kept: u64 = blocks.values().map(|(_, last)| last).sum();
-    // A block's activations and their gradients live together.
-    kept + 2 * blocks.values().map(|(inside, _)| *inside).max().unwrap_or(0)
 }

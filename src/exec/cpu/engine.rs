@@ -7,19 +7,20 @@
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
 use super::fingerprint::{Keys, fingerprint};
+use super::matrix;
 use super::tap::{Seen, SharedTap, Tap};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::autodiff::StepGraph;
 use crate::digest::Digest;
-use crate::exec::backend::{Backend, DeviceUse, Exponents};
+use crate::exec::backend::{Backend, DeviceUse, Exponents, MatrixRate};
 pub use crate::exec::backend::{Batch, OpTime, Seal, StepResult};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::initialise;
 use crate::exec::program::{Action, Layout, Place, Program};
 use crate::exec::scaling::NonFinite;
-use crate::graph::{Node, Op, ValueId};
+use crate::graph::{DType, Node, Op, ValueId};
 use inspect::{Watch, persists};
 use std::collections::BTreeMap;
 
@@ -573,6 +574,12 @@ impl Backend for Engine {
 
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.step_graph(stage)
+    }
+
+    fn matrix_rate(&mut self) -> Result<MatrixRate, ExecFault> {
+        // Half formats are held in f32, and multiplied as such.
+        let multiply_adds_per_second = matrix::multiply_adds_per_second(self.isa(), self.threads());
+        Ok(MatrixRate { format: DType::F32, multiply_adds_per_second })
     }
 
     fn device_use(&self) -> Option<DeviceUse> {

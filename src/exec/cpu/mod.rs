@@ -30,6 +30,8 @@ mod parameter_tests;
 mod parity_tests;
 pub mod pool;
 #[cfg(test)]
+pub(in crate::exec) mod recompute_tests;
+#[cfg(test)]
 mod skip_tests;
 
 pub mod reduce;

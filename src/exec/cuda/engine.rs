@@ -8,8 +8,9 @@ use super::convolution::Convolutions;
 use super::device::Device;
 use super::dispatch::Arithmetic;
 use super::launch::{Launch, Tensor};
+use super::rate;
 use crate::arithmetic::Isa;
-use crate::exec::backend::{Backend, Batch, DeviceUse, OpTime, Seal, StepResult};
+use crate::exec::backend::{Backend, Batch, DeviceUse, MatrixRate, OpTime, Seal, StepResult, product_format};
 use crate::exec::clock::Stopwatch;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::threads::Threads;
@@ -326,6 +327,12 @@ impl Backend for Engine {
 
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.stages.get(stage).map(|stage| &stage.step)
+    }
+
+    fn matrix_rate(&mut self) -> Result<MatrixRate, ExecFault> {
+        let format = product_format(self.step_graph(0));
+        let multiply_adds_per_second = rate::multiply_adds_per_second(&mut *self.device, format, rate::SIDE)?;
+        Ok(MatrixRate { format, multiply_adds_per_second })
     }
 
     fn device_use(&self) -> Option<DeviceUse> {

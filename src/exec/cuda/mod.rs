@@ -19,6 +19,7 @@ pub mod engine;
 pub mod fusion;
 pub mod launch;
 pub mod memory;
+pub mod rate;
 #[cfg(test)]
 mod tests;
 

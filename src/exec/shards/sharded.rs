@@ -3,7 +3,7 @@
 use super::exchange::{Exchange, Order};
 use super::tree::{Place, Tree};
 use crate::arithmetic::Isa;
-use crate::exec::backend::{Backend, Batch, DeviceUse, Exponents, OpTime, Seal, StepResult};
+use crate::exec::backend::{Backend, Batch, DeviceUse, Exponents, MatrixRate, OpTime, Seal, StepResult};
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::engine::Engine;
 use crate::exec::cpu::threads::Threads;
@@ -256,6 +256,10 @@ impl Backend for Sharded {
         // Whoever has the engine may write into it.
         self.changed();
         self.inner.cpu()
+    }
+
+    fn matrix_rate(&mut self) -> Result<MatrixRate, ExecFault> {
+        self.inner.matrix_rate()
     }
 
     fn device_use(&self) -> Option<DeviceUse> {

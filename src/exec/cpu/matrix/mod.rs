@@ -25,6 +25,7 @@ pub use batches::{Batches, batched_product};
 use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::Format;
+use crate::exec::clock::Stopwatch;
 use tile::Kernels;
 
 /// The size of a product: `rows × depth` times `depth × columns`.
@@ -105,4 +106,26 @@ pub fn product(
     if !c.is_empty() {
         blocks::product(isa, Kernels::of(isa), threads, size, a, b, c, epilogue);
     }
+}
+
+/// Multiply-adds a second of large square products: what the use that a training step makes of the machine is compared with.
+pub fn multiply_adds_per_second(isa: Isa, threads: &Threads) -> f64 {
+    const SIDE: usize = 1024;
+    const TIMES: usize = 8;
+    let numbers = |modulus: usize| -> Vec<f32> {
+        (0..SIDE * SIDE).map(|index| (index % modulus) as f32 * 0.01 - 1.0).collect()
+    };
+    let (a, b, mut c) = (numbers(251), numbers(241), vec![0.0; SIDE * SIDE]);
+    let [a, b] = [&a, &b].map(|matrix| MatrixRef::row_major(matrix, SIDE));
+    let size = Product { rows: SIDE, columns: SIDE, depth: SIDE };
+    let mut run = |times: usize| {
+        let watch = Stopwatch::start();
+        for _ in 0..times {
+            product(isa, threads, size, a, b, &mut c, Epilogue::NONE);
+        }
+        watch.seconds()
+    };
+    run(1);
+    let seconds = run(TIMES);
+    (SIDE as f64).powi(3) * TIMES as f64 / seconds.max(f64::MIN_POSITIVE)
 }

@@ -92,7 +92,7 @@ static emulate::Thread threadIdx;
 
 inline void __syncthreads() { emulate::barrier(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulate::barrier(); }
-// Blocks run one after another.
+// Blocks run one after another, so what one wrote is there for the next.
 inline void __threadfence() {}
 
 template <typename T>

@@ -7,6 +7,7 @@ use crate::digest::Digest;
 use crate::exec::backend::Backend;
 use crate::exec::cpu::engine as on_cpu;
 use crate::exec::cpu::engine::Batch;
+use crate::exec::cpu::recompute_tests::every_way;
 use crate::exec::program::{Action, Place, Program};
 use crate::exec::state::{self, Position};
 use crate::graph::{LabelKind, StepGraph};
@@ -196,6 +197,38 @@ fn whole_steps_have_the_bits_of_the_cpu() {
             let (expected, found) = (reference.predict(&given), engine.predict(&given).expect("answers"));
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&expected), bits(&found), "{name}: evaluation");
+        }
+    }
+}
+
+/// What is computed again on a device has the bits of what was kept, with the kernels of either guarantee.
+#[test]
+fn results_that_are_computed_again_have_the_same_bits() {
+    for index in 0..devices().len() {
+        let wanted = |name: &str| name.ends_with("amp-fp16");
+        for (name, sample, step) in sample_steps().into_iter().filter(|(name, ..)| wanted(name)) {
+            for arithmetic in [Arithmetic::Portable, Arithmetic::Device] {
+                let digests = |step: &StepGraph| {
+                    let device = devices().swap_remove(index);
+                    let opened =
+                        Engine::new(vec![step.clone()], 42, device, arithmetic, threads(), Isa::detect());
+                    let mut engine = opened.unwrap_or_else(|fault| panic!("{name}: {}", fault.message));
+                    engine.set_scale(sample.plan.scaler.first_scale()).expect("an upload");
+                    let micro = sample.plan.train.accumulate.max(1) as u64;
+                    let mut digests = Vec::new();
+                    for number in 0..2 {
+                        let batches: Vec<Batch> =
+                            (0..micro).map(|index| batch(&sample, number * micro + index)).collect();
+                        engine.step(0, &batches, number, 0.01).expect("a step");
+                        digests.push(engine.fingerprint().expect("a digest"));
+                    }
+                    digests
+                };
+                let expected = digests(&step);
+                for made in every_way(&step) {
+                    assert_eq!(digests(&made.step), expected, "{name} {arithmetic:?} {:?}", made.again);
+                }
+            }
         }
     }
 }
