@@ -5,7 +5,7 @@
 use super::args::{Machine, Places};
 use super::device::{self, Opened};
 use super::pipeline::{self, Ready};
-use super::{Exit, Failure, Ui, run, runs, verify};
+use super::{Exit, Failure, Ui, memory, run, runs, verify};
 use crate::exec::backend::Backend;
 use crate::exec::state;
 use crate::graph::StepGraph;

@@ -22,8 +22,6 @@ use crate::graph::{Example, StepGraph};
 use crate::lint;
 use crate::lock::{self, Lock};
 use crate::plan::{Device, Plan};
-use crate::probe::Environment;
-use crate::report::number::bytes;
 use crate::resolve;
 use crate::store::{Store, StoreError};
 use crate::world::{Disk, World};
@@ -143,7 +141,7 @@ fn again(step: &StepGraph, needed: &dyn Fn(&StepGraph) -> DeviceMemory, room: u6
     if needed(step).total() <= room {
         return None;
     }
-    let made = recompute::fit(step, &|step| needed(step).total(), room)?;
+    let made = autodiff::recompute::fit(step, &|step| needed(step).total(), room)?;
     Some((made.what(step), made.memory))
 }
 

@@ -8,7 +8,6 @@ use crate::arithmetic::half::Format;
 use crate::autodiff::recompute::{Again, Recomputed, fit};
 use crate::autodiff::samples::{self, Sample};
 use crate::digest::Digest;
-use crate::exec::backend::Backend as _;
 use crate::graph::StepGraph;
 use crate::graph::check::check_step;
 use crate::graph::memory::device_memory;
@@ -43,7 +42,7 @@ fn trained(sample: &Sample, step: &StepGraph) -> Vec<(Digest, u32)> {
     (0..3)
         .map(|number| {
             let loss = engine.step(0, &batches(sample, number, accumulate), number, 0.01).loss;
-            (engine.fingerprint().expect("the CPU has no faults"), loss.to_bits())
+            (engine.fingerprint(), loss.to_bits())
         })
         .collect()
 }
