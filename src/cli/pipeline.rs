@@ -357,7 +357,9 @@ impl CompileFailure {
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     let example = Example::of_prepared(&plan.data, prepared)
         .ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
-    autodiff::compile(plan, batch, &example.features, example.labels).map_err(CompileFailure::Manifest)
+    autodiff::compile(plan, batch, &example.features, example.labels).map_err(|faults| {
+        CompileFailure::Manifest(faults.into_iter().map(|fault| places::shard(fault, plan, batch)).collect())
+    })
 }
 
 /// Compiles for a last batch that is shorter than the others; what only that one breaks has a remedy of its own.

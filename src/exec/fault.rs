@@ -144,7 +144,9 @@ impl ExecFault {
     pub(super) fn short_shards(batch: usize, shards: u32) -> Self {
         Self::new(
             codes::SHARDS,
-            format!("the last batch of an epoch has {batch} examples, which {shards} shards do not divide"),
+            format!(
+                "the last batch of an epoch has {batch} of the examples, which {shards} shards do not divide"
+            ),
         )
         .help("write `last=\"drop\"` on `batch`, so that no shorter batch remains")
     }

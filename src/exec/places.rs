@@ -44,6 +44,16 @@ pub fn short_batch(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
         .help("write `last=\"drop\"` on `batch`, or another size, so that no short batch remains")
 }
 
+/// A fault of a graph, with the line that cuts its batches where they are cut.
+pub fn shard(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
+    if plan.train.shards <= 1 || fault.code != codes::GRAPH_ONE_VALUE {
+        return fault;
+    }
+    let examples = plan.train.shard_of(batch);
+    let text = format!("a shard has {examples} of {batch} examples");
+    places::at(fault, &plan.origins, "train.shards", text).help("lower `shards=`, or write a larger `batch`")
+}
+
 fn placed(diagnostic: Diagnostic, plan: &Plan) -> Diagnostic {
     let data = ["data.source", "data.sources", "data.synthetic"];
     let known = paths(diagnostic.code).iter().chain(&data);
