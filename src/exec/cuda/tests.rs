@@ -16,6 +16,7 @@ mod rows;
 mod samples;
 mod sequence;
 mod shape;
+mod shards;
 #[cfg(feature = "cuda")]
 mod shared;
 mod update;
