@@ -65,7 +65,7 @@ pub fn fit(step: &StepGraph, memory: &dyn Fn(&StepGraph) -> u64, limit: u64) -> 
         Recomputed { again, memory: bytes, multiply_adds: twice, step: made }
     };
     let cheap = made(&cheap(step), Again::Cheap);
-    if cheap.memory <= limit {
+    if cheap.memory <= limit && cheap.memory < before {
         return Some(cheap);
     }
     let mut found: Vec<Recomputed> = vec![cheap];

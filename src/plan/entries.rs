@@ -650,7 +650,7 @@ fn initialiser(initialiser: Initialiser) -> String {
 fn knob_entries(knobs: &ScaleKnobs, lines: &mut Lines) {
     let own = ScaleKnobs::default();
     if knobs.hysteresis != own.hysteresis {
-        lines.whole("scaler.hysteresis", &knobs.hysteresis);
+        lines.whole("scaler.hysteresis", knobs.hysteresis);
     }
     if knobs.refill != own.refill {
         lines.add("scaler.refill", knobs.refill.name());
@@ -662,7 +662,7 @@ fn knob_entries(knobs: &ScaleKnobs, lines: &mut Lines) {
         lines.add("scaler.at-floor", knobs.at_floor.name());
     }
     if knobs.ceiling.is_finite() {
-        lines.real("scaler.ceiling", &knobs.ceiling);
+        lines.real("scaler.ceiling", knobs.ceiling);
     }
 }
 
@@ -675,9 +675,9 @@ fn skip_entries(skips: SkipRules, lines: &mut Lines) {
         lines.add("scaler.lr-on-skip", "hold");
     }
     if skips.in_row > 0 {
-        lines.whole("scaler.max-skips", &skips.in_row);
+        lines.whole("scaler.max-skips", skips.in_row);
     }
     if skips.total > 0 {
-        lines.whole("scaler.max-skips-total", &skips.total);
+        lines.whole("scaler.max-skips-total", skips.total);
     }
 }

@@ -154,7 +154,10 @@ impl<'a> View<'a> {
                 .enumerate()
                 .any(|(time, reads)| reads.contains(&owner) && !times.contains(&time));
             let slot = matches!(program.buffers[owner].place, Place::Slot(_));
-            slot && made.iter().any(|made| program.owner(*made) == owner)
+            // What nobody reads is written all the same, and needs a place.
+            let handed_on = times.iter().any(|time| self.reads[*time].contains(&owner));
+            slot && handed_on
+                && made.iter().any(|made| program.owner(*made) == owner)
                 && !elsewhere
                 && !self.kept.contains(&owner)
         };
@@ -164,7 +167,7 @@ impl<'a> View<'a> {
             all.filter(|buffer| seen.insert(*buffer)).collect::<Vec<BufferId>>()
         };
         let (inputs, outputs) = (outer(|member| &member.inputs), outer(|member| &member.outputs));
-        Instruction { action: program.instructions[place].action.clone(), inputs, outputs }
+        Instruction { action: program.instructions[place].action, inputs, outputs }
     }
 }
 
