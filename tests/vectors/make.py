@@ -221,7 +221,8 @@ def norms():
             if kind == "layer-norm":
                 ops.out((columns,), column_sums(rows, columns, dy))
     batch_norm(ops, eps)
-    write("norms", "Layer, RMS and batch normalisation and their gradients.", ops.lines)
+    group_norm(ops, eps)
+    write("norms", "Layer, RMS, batch and group normalisation and their gradients.", ops.lines)
 
 
 def batch_norm(ops, eps):
@@ -260,6 +261,38 @@ def batch_norm(ops, eps):
         ops.out((rows, channels), dx, form)
         ops.out((channels,), dgamma)
         ops.out((channels,), dbeta)
+
+
+def group_norm(ops, eps):
+    for examples, channels, pixels, groups, form in ((2, 4, 3, 2, "f32"), (1, 6, 20, 3, "f32"), (2, 4, 5, 1, "bf16")):
+        shape, each = (examples, channels, pixels), channels // groups * pixels
+        n, count = float(each), examples * groups
+        ops.op("group-norm", groups=groups, eps=f"{bits(eps):08x}")
+        x = ops.draw("plain", 86, shape, form)
+        gamma, beta = ops.draw("plain", 87, (channels,)), ops.draw("plain", 88, (channels,))
+        channel = lambda at: at // pixels % channels
+        row = lambda m, r: m[r * each : (r + 1) * each]
+        mean = [div(total(row(x, r)), n) for r in range(count)]
+        centred = [sub(x, mean[at // each]) for at, x in enumerate(x)]
+        rstd = [rstd_of(total([mul(c, c) for c in row(centred, r)]), n, eps) for r in range(count)]
+        normal = [mul(c, rstd[at // each]) for at, c in enumerate(centred)]
+        ops.out(shape, [add(mul(x, gamma[channel(at)]), beta[channel(at)]) for at, x in enumerate(normal)], form)
+        ops.out((examples, groups), mean)
+        ops.out((examples, groups), rstd)
+        ops.op("group-norm-backward", groups=groups)
+        dy = ops.draw("plain", 89, shape, form)
+        ops.data("in", shape, form, "plain 86")
+        ops.data("in", (channels,), "f32", "plain 87")
+        ops.give((examples, groups), mean)
+        ops.give((examples, groups), rstd)
+        g = [mul(d, gamma[channel(at)]) for at, d in enumerate(dy)]
+        average = [div(total(row(g, r)), n) for r in range(count)]
+        share = [div(total([mul(g, x) for g, x in zip(row(g, r), row(normal, r))]), n) for r in range(count)]
+        dx = [mul(rstd[at // each], sub(sub(g[at], average[at // each]), mul(normal[at], share[at // each]))) for at in range(len(x))]
+        ops.out(shape, dx, form)
+        for told in ([mul(d, x) for d, x in zip(dy, normal)], dy):
+            sums = [total(told[at * pixels : (at + 1) * pixels]) for at in range(examples * channels)]
+            ops.out((channels,), column_sums(examples, channels, sums))
 
 
 # ---- softmax, losses, attention
@@ -344,9 +377,31 @@ def attention():
             lse.append(add(m, log(l)))
             for n in range(d):
                 y[i, h, n] = div(chain(e[:reach], [at(v, j, h)[n] for j in range(reach)]), l)
-        ops.out((1, t, width), [y[i, h, n] for i in range(t) for h in range(heads) for n in range(d)], form)
+        y = [convert(y[i, h, n], form) for i in range(t) for h in range(heads) for n in range(d)]
+        ops.out((1, t, width), y, form)
         ops.out((1, heads, t), lse)
-    write("attention", "Attention and its log-sum-exp.", ops.lines)
+        ops.op("attention-backward", heads=heads, causal=causal, scale=f"{bits(scale):08x}")
+        dy = ops.draw("plain", 99, (1, t, width), form)
+        for stream, n in ((96, t), (97, s), (98, s)):
+            ops.data("in", (1, n, width), form, f"plain {stream}")
+        ops.give((1, t, width), y, form)
+        ops.give((1, heads, t), lse)
+        p, z = {}, {}
+        for h, i, j in itertools.product(range(heads), range(t), range(s)):
+            hidden = causal and j > i
+            p[h, i, j] = 0.0 if hidden else exp(sub(mul(chain(at(q, i, h), at(k, j, h)), scale), lse[h * t + i]))
+            delta = total([mul(a, b) for a, b in zip(at(dy, i, h), at(y, i, h))])
+            g = chain(at(dy, i, h), at(v, j, h))
+            z[h, i, j] = 0.0 if hidden else mul(p[h, i, j], sub(g, delta))
+        keys = lambda i: range(min(s, (i // 48 + 1) * 48) if causal else s)
+        queries = lambda j: range(j // 48 * 48 if causal else 0, t)
+        places = lambda n: itertools.product(range(n), range(heads), range(d))
+        dq = [mul(chain([z[h, i, j] for j in keys(i)], [at(k, j, h)[n] for j in keys(i)]), scale) for i, h, n in places(t)]
+        dk = [mul(chain([z[h, i, j] for i in queries(j)], [at(q, i, h)[n] for i in queries(j)]), scale) for j, h, n in places(s)]
+        dv = [chain([p[h, i, j] for i in queries(j)], [at(dy, i, h)[n] for i in queries(j)]) for j, h, n in places(s)]
+        for n, gradient in ((t, dq), (s, dk), (s, dv)):
+            ops.out((1, n, width), gradient, form)
+    write("attention", "Attention, its log-sum-exp, and its gradients.", ops.lines)
 
 
 # ---- updates

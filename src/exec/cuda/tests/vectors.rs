@@ -138,19 +138,22 @@ impl Vector {
                 }
             }
             "mean-squared-error" => Op::MeanSquaredError,
-            "attention" => Op::Attention(Attention {
-                heads: self.number("heads"),
-                causal: self.number("causal") == 1,
-                scale: self.float("scale"),
-                p: 0.0,
-                stream: 0,
-                bias: false,
-                mask: false,
-            }),
+            "attention" => Op::Attention(self.attention()),
+            "attention-backward" => Op::AttentionBackward { rule: self.attention(), bias_gradient: false },
+            "group-norm" => {
+                Op::GroupNorm { groups: self.number("groups"), eps: self.float("eps"), affine: true }
+            }
+            "group-norm-backward" => Op::GroupNormBackward { groups: self.number("groups"), affine: true },
             "clip-coefficient" => Op::ClipCoefficient { max_norm: self.float("max") },
             "sgd" | "adamw" => Op::Update { rule: self.rule(), found: false, clipped: true, stored: None },
             other => panic!("no op `{other}`"),
         }
+    }
+
+    fn attention(&self) -> Attention {
+        let (heads, causal) = (self.number("heads"), self.number("causal") == 1);
+        let scale = self.float("scale");
+        Attention { heads, causal, scale, p: 0.0, stream: 0, bias: false, mask: false }
     }
 
     fn rule(&self) -> Optimizer {
