@@ -20,7 +20,7 @@ pub struct Compiled {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Compiles a plan for batches of `batch` these examples.
+/// Compiles a plan for batches of `batch` these examples. The graphs are those of one shard of such a batch.
 ///
 /// # Errors
 /// The faults of the first stage that has any: AMP03xx of the graph, AMP04xx of the precision policy.
@@ -45,7 +45,7 @@ pub fn compile_for(
     features: &Features,
     labels: LabelKind,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let graph = build_for(purpose, plan, batch, features, labels)?;
+    let graph = build_for(purpose, plan, plan.train.shard_of(batch), features, labels)?;
     expect_sound("graph", || check_graph(&graph));
     let precise = apply_with_origins(&graph, &plan.precision, &plan.origins)?;
     expect_sound("precision", || check_graph(&precise.graph));

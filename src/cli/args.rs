@@ -41,7 +41,7 @@ fn uri(text: &str) -> Result<String, String> {
     }
 }
 
-/// A count of threads. How many are too many is the machine's to say.
+/// A count of threads or workers. How many are too many is the machine's or the plan's to say.
 fn threads(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(0) => Err("found 0, expected at least 1".to_owned()),
@@ -218,6 +218,12 @@ pub struct RunArguments {
     /// Stop when standard input ends; `verify` asks this of the runs that it repeats
     #[arg(long, hide = true)]
     pub stop_with_input: bool,
+    /// Processes on this machine that share the shards of each step; changes speed and never a bit
+    #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
+    pub workers: u16,
+    /// Which of the workers this process is, from 1; the first one asks this of those that it starts
+    #[arg(long, hide = true)]
+    pub worker: Option<u16>,
     /// Count the exponents of all values and gradients of these steps, such as `--probe=1,100` [default: 1]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub probe: Vec<u64>,

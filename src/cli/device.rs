@@ -9,6 +9,7 @@ use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
 use crate::exec::cuda::dispatch::Arithmetic;
+use crate::exec::shards::{Exchange, Local, Sharded};
 use crate::graph::StepGraph;
 use crate::plan::{self, Guarantee, Plan};
 use crate::probe::Environment;
@@ -108,11 +109,38 @@ pub struct Opened {
     pub memory: u64,
 }
 
-/// Opens the device and puts the step graphs (full batch first) on it, as they fit.
+impl Opened {
+    /// The same with the shards of a batch, if it is cut into any, which are combined by `exchange`.
+    #[must_use]
+    pub fn shared(self, plan: &Plan, exchange: Box<dyn Exchange>) -> Self {
+        if plan.train.shards <= 1 {
+            return self;
+        }
+        Self { backend: Box::new(Sharded::new(self.backend, exchange, &plan.train)), ..self }
+    }
+}
+
+/// Opens the device and puts the step graphs (full batch first) on it, as they fit. All shards of a batch are computed here.
+///
+/// # Errors
+/// As [`alone`].
+pub fn open(
+    kind: Kind,
+    plan: &Plan,
+    steps: Vec<StepGraph>,
+    asked: &Machine,
+    environment: &Environment,
+    ui: &Ui,
+) -> Result<Opened, Failure> {
+    let shards = plan.train.shards;
+    Ok(alone(kind, plan, steps, asked, environment, ui)?.shared(plan, Box::new(Local(shards))))
+}
+
+/// The same, but nobody combines shards.
 ///
 /// # Errors
 /// AMP0708 to AMP0710: too little memory, no kernel, no device.
-pub fn open(
+pub fn alone(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,

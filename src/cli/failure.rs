@@ -82,6 +82,16 @@ impl Failure {
         }
     }
 
+    /// Its exit code, its first permanent code and what to type next.
+    pub fn parts(&self) -> (Exit, Option<Code>, Option<&str>) {
+        let first = |diagnostics: &[Diagnostic]| diagnostics.first().map(|fault| fault.code);
+        match self {
+            Self::Manifest { diagnostics, .. } => (Exit::Usage, first(diagnostics), None),
+            Self::Faults { exit, diagnostics, .. } => (*exit, first(diagnostics), None),
+            Self::Plain { exit, code, help, .. } => (*exit, *code, help.as_deref()),
+        }
+    }
+
     /// It as findings, for a pipeline.
     fn findings(&self, ui: &Ui) -> Findings {
         match self {

@@ -41,6 +41,7 @@ mod store;
 mod ui;
 mod verify;
 mod watcher;
+mod workers;
 
 pub use exit::Exit;
 

@@ -7,7 +7,7 @@ use super::pipeline::{self, Ready};
 use super::results::{self, Results};
 use super::resume::{self, Found};
 use super::watcher::{Lines, Watcher, Written};
-use super::{Exit, Failure, Ui, lockfile};
+use super::{Exit, Failure, Ui, lockfile, workers};
 use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
@@ -30,6 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(worker) = arguments.worker {
+        return Ok(workers::follow_leader(arguments, worker, ui));
+    }
     let watch = Stopwatch::start();
     let asked = device::asked(&arguments.machine)?;
     pipeline::require_isa(&arguments.machine)?;
@@ -54,9 +57,20 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, wanted) = device::choose(asked, plan)?;
     satisfy(&environment, &wanted)?;
+    // Declared before the engine that speaks to them, so that it goes first.
+    let shared = workers::start(arguments, &ready, kind, &environment)?;
     let steps =
         std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
-    let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
+    let machine = workers::machine_of_each(arguments, &environment);
+    let (_workers, mut opened) = match shared {
+        None => (None, device::open(kind, plan, steps, &machine, &environment, ui)?),
+        Some((workers, mut leader)) => {
+            let opened = device::alone(kind, plan, steps, &machine, &environment, ui)?;
+            leader.greet(&settled.lock.header.id)?;
+            ui.status("Sharing", &workers::shared_out(plan.train.shards, arguments.workers));
+            (Some(workers), opened.shared(plan, Box::new(leader)))
+        }
+    };
     let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
     let mut started_with = unhashed(&environment, arguments, &threads, &isa);
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
@@ -185,6 +199,7 @@ fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize
         ("environment".to_owned(), environment.to_json()),
         ("threads".to_owned(), json!(threads)),
         ("isa".to_owned(), json!(isa)),
+        ("workers".to_owned(), json!(arguments.workers)),
         ("manifest".to_owned(), json!(manifest)),
         ("lockfile".to_owned(), json!(lock)),
         ("started_at".to_owned(), json!(unix_seconds())),

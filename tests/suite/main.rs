@@ -23,6 +23,7 @@ mod runs;
 mod scaling;
 mod schemas;
 mod weights;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

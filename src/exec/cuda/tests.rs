@@ -16,9 +16,11 @@ mod rows;
 mod samples;
 mod sequence;
 mod shape;
+mod shards;
 #[cfg(feature = "cuda")]
 mod shared;
 mod update;
+mod vectors;
 
 use super::convolution::{Convolutions, Shape};
 use super::device::Device;
@@ -80,6 +82,15 @@ impl Case {
 
     /// Runs the op on the CPU backend: the bits to expect.
     fn expected(&self) -> Vec<Buffer> {
+        self.called(Isa::detect(), |call, outputs| cpu::dispatch::run(call, outputs)).1
+    }
+
+    /// Has the op computed by something that takes a call of the CPU backend; what that answers, and the results.
+    fn called<T>(
+        &self,
+        isa: Isa,
+        run: impl FnOnce(&cpu::dispatch::Call<'_>, &mut [Buffer]) -> T,
+    ) -> (T, Vec<Buffer>) {
         let rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
         let mut outputs: Vec<Buffer> = self
             .outputs
@@ -102,7 +113,7 @@ impl Case {
             })
             .collect();
         let results: Vec<&Value> = self.outputs.iter().collect();
-        let (threads, isa) = (threads(), Isa::detect());
+        let threads = threads();
         let call = cpu::dispatch::Call {
             isa,
             threads: &threads,
@@ -113,8 +124,8 @@ impl Case {
             inputs: &inputs,
             results: &results,
         };
-        cpu::dispatch::run(&call, &mut outputs);
-        outputs
+        let answer = run(&call, &mut outputs);
+        (answer, outputs)
     }
 
     /// Runs the op on a device; `None` when it has no kernel yet.
