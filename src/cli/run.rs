@@ -59,8 +59,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     satisfy(&environment, &wanted)?;
     // Declared before the engine that speaks to them, so that it goes first.
     let shared = workers::start(arguments, &ready, kind, &environment)?;
-    let steps =
-        std::iter::once(&ready.compiled).chain(&ready.short).map(|compiled| compiled.step.clone()).collect();
+    let steps = ready.steps();
     let machine = workers::machine_of_each(arguments, &environment);
     let (_workers, mut opened) = match shared {
         None => (None, device::open(kind, plan, steps, &machine, &environment, ui)?),

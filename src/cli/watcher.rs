@@ -186,6 +186,11 @@ impl Observer for Watcher<'_> {
                 self.progress.step(step.step, step.loss, scale, self.skipped);
             }
             Event::Note(note) => self.progress.status("Note", &note.text),
+            Event::Phase(phase) => {
+                let what =
+                    format!("is now {}, {} (step {} was done)", phase.policy, phase.because, phase.step);
+                self.progress.status("Precision", &what);
+            }
             Event::Evaluation(evaluation) => {
                 let metrics: Vec<String> =
                     evaluation.metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();

@@ -13,6 +13,7 @@ mod locks;
 mod lsp;
 mod page_sessions;
 mod pages;
+mod phases;
 mod pipelines;
 mod readme;
 mod reference;
