@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 pub fn run(arguments: &AttestArguments, ui: &Ui) -> Result<Exit, Failure> {
     let stop = repeat::stop_flag();
     let asked = device::asked(&arguments.machine)?;
-    let record_path = runs::record_path(&arguments.record).unwrap_or_else(|| arguments.record.clone());
+    let record_path = runs::required_path(&arguments.record)?;
     let record = runs::read_record(&record_path)?.warn(ui);
     if record.finished().is_none() {
         let message = format!(

@@ -79,7 +79,7 @@ impl Named {
 
 /// Reads a record and the lock beside it; a lock that cannot be read is none, and that is said.
 fn read(path: &Utf8Path, ui: &Ui) -> Result<Named, Failure> {
-    let record_path = runs::record_path(path).unwrap_or_else(|| path.to_owned());
+    let record_path = runs::required_path(path)?;
     let record = runs::read_record(&record_path)?.warn(ui);
     let folder = pipeline::folder_of(&record_path).to_owned();
     let lock = match lockfile::read(&folder.join("manifest.lock")) {

@@ -93,6 +93,14 @@ fn a_run_that_did_not_end_has_a_page_and_no_statement() {
     place.write("cut/record.ndjson", cut.join("\n") + "\n");
     let _ = place.amp(&["report", "cut/record.ndjson"]).ends(0);
     assert!(place.read("cut/report.html").contains("no end after step"));
+    for command in ["report", "attest"] {
+        let other = place.amp(&[command, "manifest.lock"]).ends(2);
+        assert!(
+            other.stderr.contains("is no record") && other.stderr.contains("amp store ls"),
+            "{}",
+            other.stderr
+        );
+    }
     let answer = place.amp(&["attest", "cut/record.ndjson"]).ends(7);
     assert!(answer.stderr.contains("AMP0803") && answer.stderr.contains("--resume"), "{}", answer.stderr);
 }
