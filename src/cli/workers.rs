@@ -71,7 +71,8 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         return Err(refuse(message, help));
     }
     if workers > 1 && ready.steps().iter().any(keeps_maxima) {
-        let message = "workers do not exchange the greatest magnitudes that delayed scaling of FP8 keeps".to_owned();
+        let message =
+            "workers do not exchange the greatest magnitudes that delayed scaling of FP8 keeps".to_owned();
         let help = "leave `--workers` out: one process computes all shards, with the same bits; or write `scaling=\"current\"` in `precision`";
         return Err(refuse(message, help.to_owned()));
     }
@@ -181,7 +182,8 @@ fn work(arguments: &RunArguments, worker: u16, ui: &Ui) -> Result<(), Failure> {
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let plan = &ready.resolved.plan;
-    let opened = device::alone(Kind::Cpu, plan, ready.steps(), &arguments.machine, &Environment::probe(), ui)?;
+    let opened =
+        device::alone(Kind::Cpu, plan, ready.steps(), &arguments.machine, &Environment::probe(), ui)?;
     let pipe = Pipe { to: Box::new(std::io::stdout()), from: Box::new(BufReader::new(std::io::stdin())) };
     let (shards, workers) = (plan.train.shards, u32::from(arguments.workers));
     let mut follower = Follower::new(shards, workers, u32::from(worker), pipe);

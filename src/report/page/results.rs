@@ -242,7 +242,9 @@ pub fn kind(event: &Event) -> &'static str {
         Event::Evaluation(_) => "evaluations",
         Event::Checkpoint(_) => "checkpoints",
         Event::Finished(_) | Event::Stopped(_) => "closing: digests, data hashed again",
-        Event::Note(_) | Event::Started(_) | Event::Resumed(_) => "notes and looking at skipped steps",
+        Event::Note(_) | Event::Phase(_) | Event::Started(_) | Event::Resumed(_) => {
+            "notes and looking at skipped steps"
+        }
     }
 }
 
