@@ -146,3 +146,37 @@ fn what_a_worker_cannot_do_is_said_by_the_first_one() {
     let answer = place.amp(&["run", "--workers", "0"]).ends(2);
     assert!(answer.stderr.contains("at least 1"), "{}", answer.stderr);
 }
+
+/// The leader says which policy is in force, and a scaler that begins anew does so everywhere.
+#[test]
+fn workers_change_their_policy_together() {
+    let place =
+        Place::with_manifest(&super::phases::changing().replace("accumulate=2", "accumulate=2 shards=4"));
+    for workers in ["1", "4"] {
+        let _ = place.amp(&["run", "-q", "--store", workers, "--workers", workers]).ends(0);
+    }
+    let [one, four] = ["1", "4"].map(|store| left(&place, store));
+    assert_eq!(one.0.matches("\"event\":\"phase\"").count(), 2, "both changes were met");
+    assert!(one == four);
+}
+
+#[test]
+fn maxima_of_delayed_scaling_do_not_travel() {
+    let manifest = SMALL
+        .replace("cnn\" channels=8 classes=10 dropout=0.25 norm=#true", "mlp\" hidden=32 layers=3 classes=10")
+        .replace("amp-fp16\"", "fp8-hybrid\" first=0")
+        .replace("batch 32 shuffle=#true", "batch 32 shuffle=#true last=\"drop\"")
+        .replace("clip-norm=1.0", "clip-norm=1.0 shards=2");
+    let place = Place::with_manifest(&manifest);
+    let answer = place.amp(&["run", "--workers", "2"]).ends(2);
+    assert!(
+        answer.stderr.contains("delayed scaling") && answer.stderr.contains("current"),
+        "{}",
+        answer.stderr
+    );
+    let _ = place.amp(&["run", "-q"]).ends(0);
+    place.write("manifest.kdl", manifest.replace("first=0", "first=0 scaling=\"current\""));
+    let _ = place.amp(&["run", "-q", "--workers", "2", "--store", "2"]).ends(0);
+    let _ = place.amp(&["run", "-q", "--store", "1"]).ends(0);
+    assert!(left(&place, "1") == left(&place, "2"));
+}
