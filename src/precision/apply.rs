@@ -50,7 +50,8 @@ pub fn apply_with_origins(
     for (index, node) in graph.nodes.iter().enumerate() {
         let decided = pass.decide(node, chosen.get(&index).copied());
         if decided.eight {
-            faults.extend(pass.size_faults(node, origins));
+            let first = faults.is_empty();
+            faults.extend(pass.size_faults(node, origins, first));
         }
         pass.node(node, decided);
     }

@@ -66,8 +66,14 @@ impl Pass<'_> {
         Some(result)
     }
 
-    /// What keeps a linear layer from FP8, if anything does: a size that is no multiple of 16, with the nearest that is.
-    pub(super) fn size_faults(&self, node: &Node, origins: &BTreeMap<String, Origin>) -> Vec<Diagnostic> {
+    /// What keeps a linear layer from FP8, if anything does: a size that is no multiple of 16, with the nearest that is. What the batch
+    /// is to blame for is said of the first layer alone.
+    pub(super) fn size_faults(
+        &self,
+        node: &Node,
+        origins: &BTreeMap<String, Origin>,
+        first: bool,
+    ) -> Vec<Diagnostic> {
         let (x, weight) = (self.graph.value(node.inputs[0]), self.graph.value(node.inputs[1]));
         let rows: usize = x.shape.iter().rev().skip(1).product();
         let named = [("inputs", weight.shape[1]), ("outputs", weight.shape[0])];
@@ -91,7 +97,7 @@ impl Pass<'_> {
             ));
             faults.push(fault);
         }
-        if !rows.is_multiple_of(MULTIPLE) {
+        if first && !rows.is_multiple_of(MULTIPLE) {
             let batch = x.shape[0];
             // The least number of examples whose rows are a multiple.
             let each = (1..=MULTIPLE)

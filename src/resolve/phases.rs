@@ -45,8 +45,8 @@ impl Lowering<'_, '_> {
             };
             let path = format!("precision.phase.{}", phases.len());
             self.origin(path.clone(), Some(node.span));
-            let Some(when) = self.when(child, node) else { continue };
-            let Some(mut policy) = self.policy_of(child, node) else { continue };
+            let (when, policy) = (self.when(child, node), self.policy_of(child, node));
+            let (Some(when), Some(mut policy)) = (when, policy) else { continue };
             policy.rules.clone_from(&base.rules);
             self.rules(child, &mut policy, &path);
             let scaler = child.optional_text("scaler").map(str::to_owned);

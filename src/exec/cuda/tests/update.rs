@@ -220,3 +220,15 @@ fn fingerprints() {
         assert_eq!(expected, found);
     }
 }
+
+#[test]
+fn skipped_steps_in_a_row_have_the_counts_of_the_cpu() {
+    for (row, longest) in [(0, 0), (2, 2), (2, 7), (i32::MAX, i32::MAX)] {
+        for found in [None, Some(0.0), Some(1.0)] {
+            let mut inputs = vec![integer(row), integer(longest)];
+            inputs.extend(found.map(scalar));
+            let op = Op::CountSkips { found: found.is_some() };
+            in_place(op, inputs, &[0, 1]).check(&format!("{row} {longest} {found:?}"));
+        }
+    }
+}
