@@ -6,6 +6,7 @@
 
 use super::Isa;
 use super::dispatch::dispatch;
+use super::eight::{round_e4m3, round_e5m2};
 
 /// The floating formats that an edge can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +19,10 @@ pub enum Format {
     Bf16,
     /// NVIDIA's tf32: binary32 with 11 significant bits, for the operands of matrix products alone.
     Tf32,
+    /// FP8 with 4 bits of exponent, for the operands of matrix products alone; in a rule of a policy, FP8.
+    E4m3,
+    /// FP8 with 5 bits of exponent, for the gradients that are operands of matrix products.
+    E5m2,
 }
 
 /// The sign bit of an f32.
@@ -123,6 +128,8 @@ pub fn round(format: Format, x: f32) -> f32 {
         Format::F16 => round_f16(x),
         Format::Bf16 => round_bf16(x),
         Format::Tf32 => round_tf32(x),
+        Format::E4m3 => round_e4m3(x),
+        Format::E5m2 => round_e5m2(x),
     }
 }
 
@@ -134,6 +141,8 @@ pub fn round_slice(isa: Isa, format: Format, values: &mut [f32]) {
         Format::F16 => dispatch!(isa, round_f16_body, values: &mut [f32]),
         Format::Bf16 => dispatch!(isa, round_bf16_body, values: &mut [f32]),
         Format::Tf32 => dispatch!(isa, round_tf32_body, values: &mut [f32]),
+        Format::E4m3 => dispatch!(isa, round_e4m3_body, values: &mut [f32]),
+        Format::E5m2 => dispatch!(isa, round_e5m2_body, values: &mut [f32]),
     }
 }
 
@@ -177,6 +186,20 @@ fn round_bf16_body(values: &mut [f32]) {
 fn round_tf32_body(values: &mut [f32]) {
     for value in values {
         *value = round_tf32(*value);
+    }
+}
+
+#[inline(always)]
+fn round_e4m3_body(values: &mut [f32]) {
+    for value in values {
+        *value = round_e4m3(*value);
+    }
+}
+
+#[inline(always)]
+fn round_e5m2_body(values: &mut [f32]) {
+    for value in values {
+        *value = round_e5m2(*value);
     }
 }
 

@@ -1,11 +1,12 @@
 //! The portable arithmetic: every number that amp computes comes from IEEE `+ - * / sqrt fma` in a declared
 //! order.
 //!
-//! `functions` has correctly rounded `exp log tanh erf sin cos`; `half` the f16 and bf16 roundings; `philox`
+//! `functions` has correctly rounded `exp log tanh erf sin cos`; `half` the f16 and bf16 roundings, `eight` those of FP8; `philox`
 //! the counter-based random numbers; `isa` the instruction sets, which change speed and never a bit;
 //! `environment` the check that a thread's floating-point state is the one that IEEE 754 assumes.
 
 pub mod dispatch;
+pub mod eight;
 pub mod environment;
 pub mod fused;
 pub mod half;

@@ -4,6 +4,7 @@
 //! visited, the last reader first. Nothing is computed for values that no parameter feeds.
 
 mod attention;
+mod scaled;
 
 use crate::graph::names::Names;
 use crate::graph::{DType, Node, Op, Parameter, Role, Unary, Value, ValueId};
@@ -23,7 +24,10 @@ pub fn backward(
     let forward = nodes.clone();
     let needed = needs_gradient(values, &forward, frozen);
     let gradients = vec![None; values.len()];
-    let mut pass = Backward { values, names, nodes, needed, gradients, rounded: BTreeMap::new() };
+    let quantised = forward.iter().filter(|node| matches!(node.op, Op::Quantise { .. }));
+    let quantised = quantised.map(|node| (node.outputs[0], node.inputs[0])).collect();
+    let (rounded, eight) = (BTreeMap::new(), BTreeMap::new());
+    let mut pass = Backward { values, names, nodes, needed, gradients, rounded, quantised, eight };
     pass.gradients[loss.index()] = Some(seed);
     for node in forward.iter().rev() {
         // Only the first result of a forward op carries a gradient; statistics and indices do not.
@@ -54,6 +58,10 @@ struct Backward<'a> {
     gradients: Vec<Option<ValueId>>,
     /// Gradients by their casts to tf32.
     rounded: BTreeMap<ValueId, ValueId>,
+    /// What was quantised, by the result: the gradient of a quantisation is the gradient.
+    quantised: BTreeMap<ValueId, ValueId>,
+    /// Gradients by their casts to FP8, each with the inverse of its scale.
+    eight: BTreeMap<ValueId, (ValueId, ValueId)>,
 }
 
 impl Backward<'_> {
@@ -138,6 +146,13 @@ impl Backward<'_> {
                 if *bias {
                     let axis = self.values[dy.index()].shape.len() - 1;
                     self.flow(node, node.inputs[2], Op::BiasBackward { axis }, vec![dy]);
+                }
+            }
+            Op::ScaledLinear { bias, recipe } => {
+                self.scaled_linear(node, dy, *recipe);
+                if *bias {
+                    let axis = self.values[dy.index()].shape.len() - 1;
+                    self.flow(node, node.inputs[4], Op::BiasBackward { axis }, vec![dy]);
                 }
             }
             Op::Conv2d { stride, padding, dilation, groups, bias } => {
@@ -248,6 +263,13 @@ impl Backward<'_> {
             | Op::Upsample2dBackward { .. }
             | Op::MaxPool2dBackward { .. }
             | Op::AveragePool2dBackward { .. }
+            | Op::QuantisationScale { .. }
+            | Op::Quantise { .. }
+            | Op::AbsoluteMaximum
+            | Op::ScaledLinearBackwardInput
+            | Op::ScaledLinearBackwardWeight
+            | Op::AccumulateMaximum
+            | Op::RecordMaximum { .. }
             | Op::BatchNormBackward
             | Op::LayerNormBackward
             | Op::RmsNormBackward
@@ -271,6 +293,7 @@ impl Backward<'_> {
             | Op::Update { .. }
             | Op::CommitBuffer { .. }
             | Op::AdvanceStep { .. }
+            | Op::CountSkips { .. }
             | Op::ScalerUpdate { .. }
             | Op::Clear => unreachable!("`check_graph` admits forward ops of training only"),
         }

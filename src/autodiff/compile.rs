@@ -16,8 +16,17 @@ pub struct Compiled {
     pub precise: PreciseGraph,
     /// The training step and evaluation.
     pub step: StepGraph,
+    /// The stages for later policies of the run, in the plan's order.
+    pub later: Vec<Compiled>,
     /// What a person should look at.
     pub warnings: Vec<Diagnostic>,
+}
+
+impl Compiled {
+    /// The stages for each policy of the run, the first one first.
+    pub fn phases(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.later)
+    }
 }
 
 /// Compiles a plan for batches of `batch` these examples. The graphs are those of one shard of such a batch.
@@ -46,13 +55,27 @@ pub fn compile_for(
     labels: LabelKind,
 ) -> Result<Compiled, Vec<Diagnostic>> {
     let graph = build_for(purpose, plan, plan.train.shard_of(batch), features, labels)?;
+    let mut first = compile_graph(plan, &graph)?;
+    for phase in 1..=plan.phases.len() {
+        let later = compile_graph(&plan.in_phase(phase), &graph)?;
+        let new = later.warnings.iter().filter(|warning| !first.warnings.contains(warning));
+        let new: Vec<Diagnostic> = new.cloned().collect();
+        first.warnings.extend(new);
+        first.later.push(later);
+    }
+    Ok(first)
+}
+
+/// Precision and step of a graph.
+fn compile_graph(plan: &Plan, graph: &Graph) -> Result<Compiled, Vec<Diagnostic>> {
+    let graph = graph.clone();
     expect_sound("graph", || check_graph(&graph));
     let precise = apply_with_origins(&graph, &plan.precision, &plan.origins)?;
     expect_sound("precision", || check_graph(&precise.graph));
     let step = differentiate(&precise, plan);
     expect_sound("autodiff", || check_step(&step));
     let warnings = precise.warnings.clone();
-    Ok(Compiled { graph, precise, step, warnings })
+    Ok(Compiled { graph, precise, step, later: Vec::new(), warnings })
 }
 
 /// Stops debug builds at the pass that made an unsound graph.

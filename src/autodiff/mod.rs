@@ -9,7 +9,7 @@ pub mod recompute;
 mod step;
 
 pub use compile::{Compiled, compile, compile_for};
-pub use step::{differentiate, scaler_update};
+pub use step::{ROWS, differentiate, scaler_update};
 
 pub use crate::graph::StepGraph;
 

@@ -8,9 +8,9 @@ use crate::data::spec::{
 use crate::diag::{FileId, Span};
 use crate::graph::{Features, LabelKind};
 use crate::plan::{
-    Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Masters, Model, Operand, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Share,
-    SkipRules, Train,
+    Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind,
+    Loss, Masters, Model, Operand, Optimizer, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule,
+    ScheduleKind, Share, SkipRules, Train,
 };
 use std::collections::BTreeMap;
 
@@ -100,6 +100,7 @@ pub fn amp(low: Format) -> Policy {
         classes: low_kinds.into_iter().chain(f32_kinds).collect(),
         rules: Vec::new(),
         masters: Masters::F32,
+        eight: None,
     }
 }
 
@@ -111,6 +112,7 @@ pub fn full() -> Policy {
         classes: BTreeMap::new(),
         rules: Vec::new(),
         masters: Masters::F32,
+        eight: None,
     }
 }
 
@@ -135,6 +137,7 @@ pub fn plan(body: Vec<Block>) -> Plan {
         },
         loss: Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None },
         precision: amp(Format::F16),
+        phases: Vec::new(),
         scaler: Scaler::Dynamic {
             init: 65536.0,
             growth: 2.0,
@@ -290,6 +293,36 @@ pub fn gated() -> Sample {
     plan.optimizer = Optimizer::Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.0 };
     plan.train.accumulate = 4;
     Sample { plan, features: [2, 3].into(), labels: LabelKind::Target(Vec::new()) }
+}
+
+/// `fp8-hybrid` beside amp-bf16, with a recipe.
+pub fn hybrid(recipe: Recipe) -> Policy {
+    let eight = Eight { recipe, first: 1, last: 1, high: vec!["head".to_owned()] };
+    Policy { eight: Some(eight), ..amp(Format::Bf16) }
+}
+
+/// Sixteen rows of sixteen features a batch: FP8 in the inner linear layers, two of which read one value, and two micro-batches.
+pub fn eight(recipe: Recipe) -> Sample {
+    let relu = layer("block.act", LayerKind::Relu);
+    let body = vec![
+        linear("first", 32),
+        layer("first_act", LayerKind::Gelu { tanh: false }),
+        linear("block.up", 16),
+        relu,
+        parallel("block.sum", Combine::Add, vec![vec![linear("left", 16)], vec![linear("right", 16)]]),
+        layer("norm", LayerKind::LayerNorm { eps: 1e-5 }),
+        linear("block.down", 16),
+        layer("rows", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    let mut plan = plan(body);
+    plan.precision = hybrid(recipe);
+    plan.train.accumulate = 2;
+    Sample {
+        plan,
+        features: [4, 16].into(),
+        labels: LabelKind::ClassIndex { classes: Some(3), shape: Vec::new() },
+    }
 }
 
 /// Six tokens an example: embeddings, learned and rotary positions, a class token, rows picked by the tokens, a difference,
@@ -486,5 +519,7 @@ pub fn all() -> Vec<(&'static str, Sample)> {
         ("tokens", tokens()),
         ("images", images()),
         ("shared", shared()),
+        ("eight", eight(Recipe { history: 3, margin: 0 })),
+        ("eight of itself", eight(Recipe { history: 0, margin: 1 })),
     ]
 }

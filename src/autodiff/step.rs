@@ -10,6 +10,7 @@ use crate::graph::{
 };
 use crate::plan::{AtFloor, Masters, Optimizer, ParameterGroup, Plan, Policy, Refill, ScaleKnobs, Scaler};
 use crate::precision::PreciseGraph;
+use std::collections::BTreeMap;
 
 /// Makes the training step of a precise graph: of the plan, the optimizer, the scaler, clipping and accumulation count.
 ///
@@ -22,11 +23,13 @@ pub fn differentiate(precise: &PreciseGraph, plan: &Plan) -> StepGraph {
     let statistics = builder.pending_statistics();
     builder.backward();
     builder.accumulate(&statistics);
+    let maxima = builder.maxima();
     let found = builder.unscale();
     let norm = builder.global_norm();
     let coefficient = builder.clip(norm);
     builder.update_parameters(found, coefficient);
     builder.commit(&statistics, found);
+    builder.record_maxima(&maxima, found);
     builder.finish_step(found);
     builder.evaluation(precise);
     let mut step = builder.step;
@@ -34,6 +37,9 @@ pub fn differentiate(precise: &PreciseGraph, plan: &Plan) -> StepGraph {
     step.norm = norm;
     step
 }
+
+/// The states that count skipped steps in a row: those up to now, and the longest row.
+pub const ROWS: [&str; 2] = ["precision.row", "precision.longest_row"];
 
 /// A running statistic: the candidate that the forward pass computes, the pending copy that it reads, the committed one.
 struct Statistic {
@@ -48,6 +54,14 @@ struct Statistic {
 
 /// How the names of statistics end that the update takes over from the first shard.
 const FIRST_SHARD: &str = "first_shard";
+
+/// What the scale of a quantisation follows from, and the greatest magnitude of this step.
+struct Maximum {
+    history: ValueId,
+    maximum: ValueId,
+    /// The layer's node, for its path and place.
+    node: Node,
+}
 
 struct Builder<'a> {
     plan: &'a Plan,
@@ -238,6 +252,53 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// The greatest magnitudes of quantised values, gathered over the micro-batches of a step of several.
+    fn maxima(&mut self) -> Vec<Maximum> {
+        let nodes = &self.step.micro;
+        let scales: BTreeMap<ValueId, ValueId> = nodes
+            .iter()
+            .filter(|node| matches!(node.op, Op::QuantisationScale { .. }))
+            .map(|node| (node.outputs[0], node.inputs[0]))
+            .collect();
+        let mut maxima: Vec<Maximum> = nodes
+            .iter()
+            .filter(|node| node.op == Op::Quantise { maximum: true })
+            .map(|node| Maximum {
+                history: scales[&node.inputs[1]],
+                maximum: node.outputs[1],
+                node: node.clone(),
+            })
+            .collect();
+        self.step.states.extend(maxima.iter().map(|maximum| maximum.history));
+        if self.plan.train.gradients_a_step() > 1 {
+            for Maximum { maximum, node, .. } in &mut maxima {
+                let greatest = self.like(*maximum, "greatest", Role::State);
+                self.step.micro.push(Node {
+                    op: Op::AccumulateMaximum,
+                    inputs: vec![*maximum, greatest],
+                    outputs: vec![greatest],
+                    ..node.clone()
+                });
+                *maximum = greatest;
+                self.step.states.push(greatest);
+            }
+        }
+        maxima
+    }
+
+    /// Ends a step for the scales of FP8: a skipped one leaves no trace in them.
+    fn record_maxima(&mut self, maxima: &[Maximum], found: Option<ValueId>) {
+        for Maximum { history, maximum, node } in maxima {
+            let mut inputs = vec![*maximum, *history];
+            inputs.extend(found);
+            let op = Op::RecordMaximum { found: found.is_some() };
+            self.update_node(&node.layer, op, inputs, vec![*history]);
+            if self.plan.train.gradients_a_step() > 1 {
+                self.update_node(&node.layer, Op::Clear, vec![*maximum], vec![*maximum]);
+            }
+        }
+    }
+
     fn unscale(&mut self) -> Option<ValueId> {
         if self.plan.scaler == Scaler::None {
             return None;
@@ -305,6 +366,9 @@ impl<'a> Builder<'a> {
 
     fn finish_step(&mut self, found: Option<ValueId>) {
         let step = self.step.step;
+        if self.plan.counts_rows() {
+            self.count_rows(found);
+        }
         let inputs = std::iter::once(step).chain(found).collect();
         self.update_node("step", Op::AdvanceStep { found: found.is_some() }, inputs, vec![step]);
         if let (Some(op), Some(found)) = (scaler_update(&self.plan.scaler), found) {
@@ -328,10 +392,18 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Counts skipped steps in a row, and keeps the longest row: what a later policy may wait for.
+    fn count_rows(&mut self, found: Option<ValueId>) {
+        let counts = ROWS.map(|name| self.scalar(name, DType::I32, Role::State));
+        let inputs = counts.into_iter().chain(found).collect();
+        self.update_node("precision", Op::CountSkips { found: found.is_some() }, inputs, counts.to_vec());
+        self.step.states.extend(counts);
+    }
+
     /// Adds the evaluation pass: its results are its own values, everything that persists is shared with training by name.
     fn evaluation(&mut self, precise: &PreciseGraph) {
         let graph = evaluation_form(&precise.graph);
-        let persistent: std::collections::BTreeMap<String, ValueId> = precise
+        let persistent: BTreeMap<String, ValueId> = precise
             .graph
             .values
             .iter()

@@ -85,7 +85,9 @@ fn the_samples_hold_every_op() {
     }
     let unary = Unary::ALL.iter().flat_map(|unary| [unary.kind(), unary.backward_kind()]);
     let others = [
+        "absolute-maximum",
         "accumulate",
+        "accumulate-maximum",
         "adamw",
         "advance-step",
         "attention-backward",
@@ -112,8 +114,14 @@ fn the_samples_hold_every_op() {
         "max-pool2d-backward",
         "mean-backward",
         "mean-squared-error-backward",
+        "quantisation-scale",
+        "quantise",
+        "record-maximum",
         "relative-position-bias-backward",
         "rms-norm-backward",
+        "scaled-linear",
+        "scaled-linear-backward-input",
+        "scaled-linear-backward-weight",
         "scaler-update",
         "sgd",
         "slice-backward",

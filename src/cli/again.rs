@@ -8,7 +8,6 @@ use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui, memory, run, runs, verify};
 use crate::exec::backend::Backend;
 use crate::exec::state;
-use crate::graph::StepGraph;
 use crate::plan;
 use crate::probe::Environment;
 use crate::record::Record;
@@ -95,8 +94,7 @@ impl Again {
 
     /// A new engine at the start of the run.
     pub fn open(&self, machine: &Machine, ui: &Ui) -> Result<Opened, Failure> {
-        let compiled = std::iter::once(&self.ready.compiled).chain(&self.ready.short);
-        let steps: Vec<StepGraph> = compiled.map(|compiled| compiled.step.clone()).collect();
+        let steps = self.ready.steps();
         let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment, ui)?;
         self.ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
         Ok(opened)

@@ -105,6 +105,8 @@ pub struct Opened {
     pub platform: String,
     /// What it is, for people.
     pub name: String,
+    /// Bytes that its steps are planned to take, the largest counted.
+    pub memory: u64,
 }
 
 impl Opened {
@@ -152,9 +154,10 @@ pub fn alone(
         Kind::Cpu => {
             let steps = memory::fit(steps, memory::of_cpu(environment, asked), &memory::on_cpu, ui);
             memory::require_cpu(&steps, environment, asked)?;
+            let planned = steps.iter().map(memory::on_cpu).max().unwrap_or(0);
             let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
-            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name })
+            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name, memory: planned })
         }
         Kind::Cuda => {
             let device = cuda::open()?;
@@ -168,8 +171,9 @@ pub fn alone(
             let room = free.into_iter().chain(asked.device_memory).min();
             let steps = memory::fit(steps, room, &needed, ui);
             memory::require_asked(&steps, &needed, asked)?;
+            let planned = steps.iter().map(needed).max().unwrap_or(0);
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
-            Ok(Opened { backend: Box::new(engine), platform, name })
+            Ok(Opened { backend: Box::new(engine), platform, name, memory: planned })
         }
     }
 }

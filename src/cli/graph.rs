@@ -6,7 +6,7 @@ use super::{Exit, Failure, Ui};
 use crate::autodiff::Compiled;
 use crate::diag::nearest;
 use crate::graph::picture::Picture;
-use crate::graph::print;
+use crate::graph::{PreciseGraph, print};
 use crate::plan::Plan;
 use crate::precision;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
     let compiled = &ready.compiled;
     if let Some(layer) = &arguments.why {
         require_layer(compiled, layer)?;
-        let text = precision::why(&compiled.precise, layer);
+        let text = each_policy(compiled, &ready.resolved.plan, |precise| precision::why(precise, layer));
         if ui.json {
             ui.document(&json!({ "schema": "amp.why/1", "layer": layer, "text": text }));
         } else {
@@ -44,7 +44,8 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
         Stage::Graph => (print::graph_text(&compiled.graph), print::graph_json(&compiled.graph)),
         Stage::Step => (print::step_text(&compiled.step), print::step_json(&compiled.step)),
         Stage::Precision | Stage::Plan => {
-            (print::precise_text(&compiled.precise), print::precise_json(&compiled.precise))
+            let text = each_policy(compiled, &ready.resolved.plan, print::precise_text);
+            (text, print::precise_json(&compiled.precise))
         }
     };
     if ui.json {
@@ -53,6 +54,20 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
         ui.data(&text)
     }
     Ok(Exit::Done)
+}
+
+/// What is to be said of each policy of the run, under a line that names it where there are several.
+fn each_policy(compiled: &Compiled, plan: &Plan, say: impl Fn(&PreciseGraph) -> String) -> String {
+    let mut text = String::new();
+    for (phase, compiled) in compiled.phases().enumerate() {
+        if !plan.phases.is_empty() {
+            let when = phase.checked_sub(1).and_then(|index| plan.phases.get(index));
+            let when = when.map_or_else(|| "at first".to_owned(), |phase| phase.when.text());
+            text += &format!("{when}: {}\n", plan.policy_in(phase).name);
+        }
+        text += &say(&compiled.precise);
+    }
+    text
 }
 
 /// The forward pass as a picture.

@@ -230,6 +230,19 @@ pub struct Ready {
     pub existing: Option<(String, Lock)>,
 }
 
+impl Ready {
+    /// The step graphs of the run: for each policy those of a full batch and of a shorter last one.
+    pub fn steps(&self) -> Vec<StepGraph> {
+        let mut short = self.short.as_ref().map(Compiled::phases);
+        let mut steps = Vec::new();
+        for compiled in self.compiled.phases() {
+            steps.push(compiled.step.clone());
+            steps.extend(short.as_mut().and_then(Iterator::next).map(|short| short.step.clone()));
+        }
+        steps
+    }
+}
+
 /// Goes through all stages up to the lock.
 pub fn ready(manifest: &Utf8Path, places: &Places, store: &Store, ui: &Ui) -> Result<Ready, Failure> {
     ready_with(data::prepare, manifest, places, store, ui)
@@ -396,6 +409,21 @@ fn derive(
         })
         .collect();
     let steps = (Digest::of(&compiled.step), short.map(|short| Digest::of(&short.step)));
+    // A run with one policy has the digests that it had before there could be more.
+    let later =
+        |short: &Compiled, of: fn(&Compiled) -> Digest| short.later.iter().map(of).collect::<Vec<_>>();
+    let later_steps = later(compiled, |compiled| Digest::of(&compiled.step));
+    let later_short = short.map_or_else(Vec::new, |short| later(short, |short| Digest::of(&short.step)));
+    let (precision, step) = match compiled.later.as_slice() {
+        [] => (Digest::of(&compiled.precise), Digest::of(&steps)),
+        _ => (
+            Digest::of(&(
+                Digest::of(&compiled.precise),
+                later(compiled, |compiled| Digest::of(&compiled.precise)),
+            )),
+            Digest::of(&(Digest::of(&steps), (later_steps, later_short))),
+        ),
+    };
     lock::derive(lock::LockInput {
         manifest: manifest.to_owned(),
         run: plan.run.name.clone(),
@@ -406,8 +434,8 @@ fn derive(
         modules: plan.modules.clone(),
         parameters: lock::ParameterLine::of_graph(&compiled.graph),
         graph: Digest::of(&compiled.graph),
-        precision: Digest::of(&compiled.precise),
-        step: Digest::of(&steps),
+        precision,
+        step,
         arithmetic: ARITHMETIC,
     })
 }

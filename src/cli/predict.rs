@@ -2,10 +2,12 @@
 
 use super::args::PredictArguments;
 use super::{Exit, Failure, Ui, device, export, pipeline};
+use crate::autodiff;
 use crate::data::Prepared;
 use crate::diag::SourceMap;
 use crate::digest::Digest;
 use crate::exec::{evaluate, initial};
+use crate::graph::{Example, StepGraph};
 use crate::plan::initial::InitialWeights;
 use crate::probe::Environment;
 use crate::store::write_file;
@@ -30,7 +32,7 @@ pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
     let environment = Environment::probe();
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
-    let steps = vec![ready.compiled.step.clone()];
+    let steps = vec![answering(&ready)?];
     let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let threads = opened.backend.threads().clone();
@@ -53,6 +55,28 @@ pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
         ui.status("Predicted", &format!("{out}: `predictions` {shape:?} of `{name}`"));
     }
     Ok(Exit::Done)
+}
+
+/// The step graph that answers: of the policy that the run ends with, where no step is skipped. A file of parameters has no histories
+/// of magnitudes, so that tensors of FP8 are scaled by themselves.
+fn answering(ready: &pipeline::Ready) -> Result<StepGraph, Failure> {
+    let plan = &ready.resolved.plan;
+    let phase = plan.phase_of(ready.length.steps.saturating_sub(1), 0, 0);
+    let delayed = plan.policy_in(phase).eight.as_ref().is_some_and(|eight| eight.recipe.history > 0);
+    let example = Example::of_prepared(&plan.data, &ready.prepared).filter(|_| delayed);
+    let Some(example) = example else {
+        let compiled = ready.compiled.phases().nth(phase).unwrap_or(&ready.compiled);
+        return Ok(compiled.step.clone());
+    };
+    let mut plan = plan.in_phase(phase);
+    plan.phases.clear();
+    if let Some(eight) = &mut plan.precision.eight {
+        eight.recipe.history = 0;
+    }
+    let compiled = autodiff::compile(&plan, plan.data.batch, &example.features, example.labels);
+    let compiled =
+        compiled.map_err(|diagnostics| Failure::Manifest { diagnostics, sources: SourceMap::default() })?;
+    Ok(compiled.step)
 }
 
 /// The split that is asked for; without a wish `test`, where there is one, and all of the data otherwise.

@@ -13,7 +13,7 @@ use crate::diag::codes;
 use crate::exec::clock::Stopwatch;
 use crate::exec::shards::wire::{Follower, Leader, Link, Pipe, share, tell_fault};
 use crate::exec::shards::{Sharded, follow};
-use crate::graph::StepGraph;
+use crate::graph::{Op, StepGraph};
 use crate::probe::Environment;
 use std::io::BufReader;
 use std::process::{Child, Command, Stdio};
@@ -70,11 +70,22 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         let help = format!("write `train shards={workers}`, which is another run, or lower `--workers`");
         return Err(refuse(message, help));
     }
+    if workers > 1 && ready.steps().iter().any(keeps_maxima) {
+        let message =
+            "workers do not exchange the greatest magnitudes that delayed scaling of FP8 keeps".to_owned();
+        let help = "leave `--workers` out: one process computes all shards, with the same bits; or write `scaling=\"current\"` in `precision`";
+        return Err(refuse(message, help.to_owned()));
+    }
     if kind != Kind::Cpu {
         let message = format!("workers share the CPU, and this run is on the device `{}`", kind.name());
         return Err(refuse(message, "leave `--workers` out: the device computes all shards".to_owned()));
     }
     Ok(())
+}
+
+/// Whether a step keeps maxima of what it quantises, which are those of all its shards.
+fn keeps_maxima(step: &StepGraph) -> bool {
+    step.update.iter().any(|node| matches!(node.op, Op::RecordMaximum { .. }))
 }
 
 /// Starts all workers but the first one, and leads them.
@@ -171,9 +182,8 @@ fn work(arguments: &RunArguments, worker: u16, ui: &Ui) -> Result<(), Failure> {
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let plan = &ready.resolved.plan;
-    let compiled = std::iter::once(&ready.compiled).chain(&ready.short);
-    let steps: Vec<StepGraph> = compiled.map(|compiled| compiled.step.clone()).collect();
-    let opened = device::alone(Kind::Cpu, plan, steps, &arguments.machine, &Environment::probe(), ui)?;
+    let opened =
+        device::alone(Kind::Cpu, plan, ready.steps(), &arguments.machine, &Environment::probe(), ui)?;
     let pipe = Pipe { to: Box::new(std::io::stdout()), from: Box::new(BufReader::new(std::io::stdin())) };
     let (shards, workers) = (plan.train.shards, u32::from(arguments.workers));
     let mut follower = Follower::new(shards, workers, u32::from(worker), pipe);

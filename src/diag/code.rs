@@ -140,6 +140,8 @@ catalogue! {
     PRECISION_UNMATCHED = 401, "a precision rule matches nothing";
     PRECISION_UNKNOWN_KIND = 402, "a precision policy names an op that does not exist";
     PRECISION_LOSS_RULE = 403, "a precision rule does not apply to the loss";
+    PRECISION_FP8_SIZE = 404, "a size of a product in FP8 is no multiple of 16";
+    PHASE_PARAMETERS = 405, "a later policy keeps parameters in another format";
     ALIGNMENT = 410, "a matrix dimension is no multiple of 8";
     FLUSHED = 411, "a constant is zero in its format";
     OVERFLOWS = 412, "a constant is infinite in its format";

@@ -207,6 +207,12 @@ pub trait Backend: Send {
         Ok(self.seal()?.digest())
     }
 
+    /// Evaluates with this stage from now on, which is one for full batches; with stage 0 until then.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn evaluate_as(&mut self, stage: usize) -> Result<(), ExecFault>;
+
     /// The model's answers for a batch, in evaluation form.
     ///
     /// # Errors

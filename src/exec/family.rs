@@ -7,6 +7,8 @@ use crate::graph::Op;
 pub enum Family {
     /// Linear layers.
     Linear,
+    /// FP8: quantisation and scaled products of linear layers.
+    Scaled,
     /// Rows picked by index, rotary positions.
     Sequence,
     /// Convolutions.
@@ -35,6 +37,14 @@ impl Family {
             | Op::LinearBackwardInput
             | Op::LinearBackwardWeight
             | Op::BiasBackward { .. } => Family::Linear,
+            Op::QuantisationScale { .. }
+            | Op::Quantise { .. }
+            | Op::AbsoluteMaximum
+            | Op::ScaledLinear { .. }
+            | Op::ScaledLinearBackwardInput
+            | Op::ScaledLinearBackwardWeight
+            | Op::AccumulateMaximum
+            | Op::RecordMaximum { .. } => Family::Scaled,
             Op::Embedding { .. }
             | Op::EmbeddingBackward { .. }
             | Op::Gather
@@ -98,6 +108,7 @@ impl Family {
             | Op::Update { .. }
             | Op::CommitBuffer { .. }
             | Op::AdvanceStep { .. }
+            | Op::CountSkips { .. }
             | Op::ScalerUpdate { .. }
             | Op::Clear => Family::Update,
         }

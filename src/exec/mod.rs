@@ -18,6 +18,7 @@ pub mod initial;
 pub mod initialise;
 pub mod keep;
 pub mod mixed;
+pub mod phases;
 pub mod places;
 pub mod program;
 pub mod reference;

@@ -116,6 +116,11 @@ impl Scaling {
         (self.skipped, self.falls, self.fell_from) = (skipped, 0, scale);
     }
 
+    /// Goes on with another scaler from its beginning; the count of skipped steps in all stays.
+    pub fn restart(&mut self, scaler: &Scaler) {
+        *self = Self { skipped: self.skipped, ..Self::new(scaler) };
+    }
+
     /// Steps that were skipped.
     pub fn skipped(&self) -> u64 {
         self.skipped

@@ -7,6 +7,7 @@ use super::backend::{Backend, Batch, Exponents, Seal, StepResult};
 use super::cpu::buffer::Buffer;
 use super::evaluate;
 use super::fault::ExecFault;
+use super::phases::Phases;
 use super::scaling::{NonFinite, Outcome, Scaling};
 use super::schedule::learning_rate;
 use crate::data::{Batches, Draw, EpochOrder, Prepared, SplitView, Values};
@@ -151,12 +152,13 @@ fn train_here(
     if steps.start == 0 {
         engine.set_scale(plan.scaler.first_scale())?;
     }
-    let mut scaling = Scaling::read(&plan.scaler, engine, steps.start)?;
+    let mut phases = feed.phases(engine, steps.start)?;
+    let mut scaling = Scaling::read(phases.scaler(), engine, steps.start)?;
     let mut order = None;
     // `place` is the step of the schedule.
-    let begin = |engine: &mut dyn Backend, number: u64, place: u64, (stage, batches): &Fed| {
+    let begin = |engine: &mut dyn Backend, number: u64, place: u64, stage: usize, batches: &[Batch]| {
         let rate = feed.set_rates(engine, place)?;
-        engine.begin(*stage, batches, number, rate)?;
+        engine.begin(stage, batches, number, rate)?;
         Ok::<f32, ExecFault>(rate)
     };
     let (mut next, mut begun) = (None, None);
@@ -167,9 +169,11 @@ fn train_here(
             None => {
                 let fed = next.take().unwrap_or_else(|| feed.batches(number, &mut order));
                 if observer.probes(number + 1) {
-                    probe(engine, &feed.whole(number, &mut order), number, scaling.state().scale, observer)?;
+                    let (batch, whole) = feed.whole(number, &mut order);
+                    let fed = (phases.stage(batch), whole.as_slice());
+                    probe(engine, fed, number, scaling.state().scale, observer)?;
                 }
-                begin(engine, number, scaling.schedule_step(number), &fed)?
+                begin(engine, number, scaling.schedule_step(number), phases.stage(fed.0), &fed.1)?
             }
         };
         let follows = number + 1 < steps.end && engine.works_beside();
@@ -177,30 +181,37 @@ fn train_here(
             engine.ahead(&next.insert(feed.batches(number + 1, &mut order)).1)?;
         }
         let (result, seal) = (engine.finish()?, engine.seal()?);
-        let outcome = scaling.step(result.skipped);
+        let (outcome, stage) = (scaling.step(result.skipped), phases.stage(0));
+        let change = phases.step(result.skipped, number + 1, scaling.skipped());
+        let change = change.filter(|_| number + 1 < length.steps);
         let due = is_due(plan.evaluate.every, number + 1, &length);
         // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
         let asked = due || observer.looks(number + 1) || observer.probes(number + 2) || observer.stop();
-        let plain = follows && !asked && !result.skipped && result.loss.is_finite();
+        let plain = follows && !asked && !result.skipped && result.loss.is_finite() && change.is_none();
         if let Some(fed) = next.take_if(|_| plain) {
-            begun = Some(begin(engine, number + 1, scaling.schedule_step(number + 1), &fed)?);
+            let place = scaling.schedule_step(number + 1);
+            begun = Some(begin(engine, number + 1, place, phases.stage(fed.0), &fed.1)?);
         }
         let step = feed.told(number, rate, &result, &seal, &scaling);
         observer.event(&Event::Step(step))?;
         if result.skipped {
             let mut found = None;
             if outcome.looks() {
-                let (stage, batches) = feed.whole(number, &mut order);
-                found = engine.first_non_finite(stage, &batches, number, result.scale)?;
+                let (batch, batches) = feed.whole(number, &mut order);
+                found = engine.first_non_finite(stage + batch, &batches, number, result.scale)?;
             }
             skipped(engine, number + 1, &outcome, scaling.skipped(), found.as_ref(), observer)?;
-        } else if !result.loss.is_finite() && matches!(plan.scaler, Scaler::None) {
+        } else if !result.loss.is_finite() && matches!(phases.scaler(), Scaler::None) {
             return Err(ExecFault::loss_not_finite(number + 1, result.loss));
         }
         if due {
             for event in evaluate::all_splits(plan, prepared, engine, number + 1)? {
                 observer.event(&Event::Evaluation(event))?;
             }
+        }
+        if let Some(phase) = change {
+            let event = phases.enter(phase, number + 1, &mut scaling, engine)?;
+            observer.event(&event)?;
         }
         observer.between(number + 1, engine)?;
     }
@@ -218,7 +229,7 @@ pub struct Feed<'a> {
     pub length: Length,
 }
 
-/// The stage of a step (0 for full batches) and its micro-batches, those of one shard after those of another.
+/// Whether the batches of a step are full (0) or shorter (1), and its micro-batches, those of one shard after those of another.
 pub type Fed = (usize, Vec<Batch>);
 
 /// The order of the examples in an epoch, kept from one step to the next.
@@ -282,12 +293,23 @@ impl<'a> Feed<'a> {
         number: u64,
         order: &mut Order,
     ) -> Result<(Step, StepResult), ExecFault> {
-        let (stage, micro_batches) = self.batches(number, order);
-        let mut scaling = Scaling::read(&self.plan.scaler, engine, number)?;
+        let (batch, micro_batches) = self.batches(number, order);
+        let phases = self.phases(engine, number)?;
+        let stage = phases.stage(batch);
+        let mut scaling = Scaling::read(phases.scaler(), engine, number)?;
         let rate = self.set_rates(engine, scaling.schedule_step(number))?;
         let result = engine.step(stage, &micro_batches, number, rate)?;
         scaling.step(result.skipped);
         Ok((self.told(number, rate, &result, &engine.seal()?, &scaling), result))
+    }
+
+    /// The policies of the run, as the engine stands after `done` steps.
+    ///
+    /// # Errors
+    /// The device's own.
+    pub fn phases(&self, engine: &mut dyn Backend, done: u64) -> Result<Phases<'a>, ExecFault> {
+        let last = self.batches.batch_length(self.batches.steps_per_epoch().saturating_sub(1));
+        Phases::read(self.plan, last != self.plan.data.batch, engine, done)
     }
 
     /// What a record has of a step.
@@ -331,12 +353,12 @@ pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
 /// Counts the exponents of a step that comes next.
 fn probe(
     engine: &mut dyn Backend,
-    (stage, batches): &Fed,
+    (stage, batches): (usize, &[Batch]),
     number: u64,
     scale: f32,
     observer: &mut dyn Observer,
 ) -> Result<(), ExecFault> {
-    if let Some(found) = engine.exponents(*stage, batches, number)? {
+    if let Some(found) = engine.exponents(stage, batches, number)? {
         return observer.probed(number + 1, scale, &found);
     }
     let text = "exponents are counted on the CPU alone; add `--device cpu`".to_owned();

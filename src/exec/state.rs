@@ -52,9 +52,10 @@ struct Cell {
 
 /// All persistent values but those that the host writes before each step, by name.
 fn cells(engine: &dyn Backend) -> Vec<Cell> {
-    let Some(step) = engine.step_graph(0) else { return Vec::new() };
     let mut found: BTreeMap<&str, Cell> = BTreeMap::new();
-    for value in &step.values {
+    // Policies of later phases have values of their own: histories of FP8, counts of a scaler.
+    let steps = (0..).map_while(|stage| engine.step_graph(stage));
+    for value in steps.flat_map(|step| &step.values) {
         let own = match value.role {
             Role::Parameter => true,
             Role::Buffer => !value.name.ends_with(PENDING),

@@ -62,7 +62,7 @@ pub fn check_graph(graph: &Graph) -> Vec<Violation> {
     check.loss("loss", graph.loss);
     check.listed(Role::Parameter, graph.parameters.iter().map(|parameter| parameter.value).collect());
     check.listed(Role::Buffer, graph.buffers.iter().map(|buffer| buffer.value).collect());
-    check.listed(Role::State, Vec::new());
+    check.listed(Role::State, histories(&graph.nodes, &graph.values));
     check.listed(Role::Host, Vec::new());
     if graph.nodes.last().is_none_or(|node| node.outputs.first() != Some(&graph.loss)) {
         check.report(String::new(), "the loss is not the last node".to_owned());
@@ -113,6 +113,16 @@ pub fn check_step(step: &StepGraph) -> Vec<Violation> {
     check.gradients(step);
     check.forward_part(step);
     check.violations
+}
+
+/// The histories of magnitudes that the scales of a forward pass follow from, each once.
+fn histories(nodes: &[Node], values: &[Value]) -> Vec<ValueId> {
+    let scales = nodes.iter().filter(|node| matches!(node.op, Op::QuantisationScale { .. }));
+    let read = scales.flat_map(|node| &node.inputs).copied();
+    let mut read: Vec<ValueId> = read.filter(|id| values[id.index()].role == Role::State).collect();
+    read.sort_unstable();
+    read.dedup();
+    read
 }
 
 /// All ids of a node list.
@@ -338,6 +348,9 @@ fn writes_in_place(op: &Op, position: usize) -> bool {
         | Op::Update { .. }
         | Op::CommitBuffer { .. }
         | Op::AdvanceStep { .. }
+        | Op::AccumulateMaximum
+        | Op::RecordMaximum { .. }
+        | Op::CountSkips { .. }
         | Op::ScalerUpdate { .. }
         | Op::Clear => true,
         _ => false,
@@ -350,6 +363,10 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         Op::BatchNorm { .. } | Op::Dropout { .. } => matches!(phase, Phase::Forward | Phase::Micro),
         Op::BatchNormInference { .. } => phase == Phase::Evaluation,
         Op::Linear { .. }
+        | Op::QuantisationScale { .. }
+        | Op::Quantise { .. }
+        | Op::AbsoluteMaximum
+        | Op::ScaledLinear { .. }
         | Op::Conv2d { .. }
         | Op::Embedding { .. }
         | Op::Gather
@@ -382,6 +399,9 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::Cast => phase != Phase::Update,
         Op::LinearBackwardInput
         | Op::LinearBackwardWeight
+        | Op::ScaledLinearBackwardInput
+        | Op::ScaledLinearBackwardWeight
+        | Op::AccumulateMaximum
         | Op::BiasBackward { .. }
         | Op::Conv2dBackwardInput { .. }
         | Op::Conv2dBackwardWeight { .. }
@@ -413,6 +433,8 @@ fn belongs(op: &Op, phase: Phase) -> bool {
         | Op::Update { .. }
         | Op::CommitBuffer { .. }
         | Op::AdvanceStep { .. }
+        | Op::RecordMaximum { .. }
+        | Op::CountSkips { .. }
         | Op::ScalerUpdate { .. }
         | Op::Clear => phase == Phase::Update,
     }

@@ -58,6 +58,8 @@ impl<'a> Form<'a> {
                 return;
             }
             Op::BatchNorm { eps, .. } => (Op::BatchNormInference { eps: *eps }, &node.outputs[..1]),
+            // What evaluation sees leaves no trace in the scales of training.
+            Op::Quantise { .. } => (Op::Quantise { maximum: false }, &node.outputs[..1]),
             // Nothing is drawn, so that no stream is named.
             Op::Attention(rule) => {
                 (Op::Attention(Attention { p: 0.0, stream: 0, ..*rule }), &node.outputs[..])

@@ -182,6 +182,16 @@ impl ContentHash for Op {
         hasher.tag(self.kind());
         match self {
             Self::Linear { bias } => bias.content_hash(hasher),
+            Self::QuantisationScale { format, margin } => {
+                hasher.tag(DType::from(*format).name());
+                margin.content_hash(hasher);
+            }
+            Self::Quantise { maximum } => maximum.content_hash(hasher),
+            Self::ScaledLinear { bias, recipe } => {
+                bias.content_hash(hasher);
+                (recipe.history, recipe.margin).content_hash(hasher);
+            }
+            Self::RecordMaximum { found } | Self::CountSkips { found } => found.content_hash(hasher),
             Self::Conv2d { stride, padding, dilation, groups, bias } => {
                 pairs(hasher, &[stride, padding, dilation]);
                 groups.content_hash(hasher);
@@ -306,6 +316,10 @@ impl ContentHash for Op {
             | Self::Cast
             | Self::LinearBackwardInput
             | Self::LinearBackwardWeight
+            | Self::AbsoluteMaximum
+            | Self::ScaledLinearBackwardInput
+            | Self::ScaledLinearBackwardWeight
+            | Self::AccumulateMaximum
             | Self::BatchNormBackward
             | Self::LayerNormBackward
             | Self::RmsNormBackward

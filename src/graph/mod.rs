@@ -45,6 +45,10 @@ pub enum DType {
     Bf16,
     /// An operand of a matrix product, rounded to tf32; no other op reads or gives it.
     Tf32,
+    /// FP8 with 4 bits of exponent: an operand of a scaled product, made by a quantisation; no other op reads or gives it.
+    E4m3,
+    /// FP8 with 5 bits of exponent: the same for gradients.
+    E5m2,
     /// 32-bit integer: tokens, labels and pool indices.
     I32,
 }
@@ -57,6 +61,8 @@ impl DType {
             Self::F16 => Some(Format::F16),
             Self::Bf16 => Some(Format::Bf16),
             Self::Tf32 => Some(Format::Tf32),
+            Self::E4m3 => Some(Format::E4m3),
+            Self::E5m2 => Some(Format::E5m2),
             Self::I32 => None,
         }
     }
@@ -66,7 +72,13 @@ impl DType {
         match self {
             Self::F32 | Self::Tf32 | Self::I32 => 4,
             Self::F16 | Self::Bf16 => 2,
+            Self::E4m3 | Self::E5m2 => 1,
         }
+    }
+
+    /// Whether it is of FP8.
+    pub fn is_eight(self) -> bool {
+        matches!(self, Self::E4m3 | Self::E5m2)
     }
 
     /// The type of what is made of such operands and of their gradients: f32 for tf32, which only operands have, else the
@@ -83,6 +95,8 @@ impl From<Format> for DType {
             Format::F16 => Self::F16,
             Format::Bf16 => Self::Bf16,
             Format::Tf32 => Self::Tf32,
+            Format::E4m3 => Self::E4m3,
+            Format::E5m2 => Self::E5m2,
         }
     }
 }
@@ -95,6 +109,8 @@ impl DType {
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::Tf32 => "tf32",
+            Self::E4m3 => "e4m3",
+            Self::E5m2 => "e5m2",
             Self::I32 => "i32",
         }
     }

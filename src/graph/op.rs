@@ -6,7 +6,7 @@
 //! `autodiff`, `exec::reference`, `exec::cpu`, a policy in `stdlib/precision`; a test checks that none is forgotten.
 
 use crate::arithmetic::half::Format;
-use crate::plan::Optimizer;
+use crate::plan::{Optimizer, Recipe};
 
 /// Element by element functions of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,6 +123,29 @@ pub enum Op {
     Linear {
         /// Whether the third operand is there.
         bias: bool,
+    },
+    /// \[maxima: (n) f32, or one number\] → \[scale f32 scalar, inverse f32 scalar\]: what brings the greatest of them to the largest
+    /// number of the format over 2^margin, and 1 over that. 1 where the greatest is 0 or not finite.
+    QuantisationScale {
+        /// E4M3 or E5M2.
+        format: Format,
+        /// Powers of two left free.
+        margin: u32,
+    },
+    /// \[x any float, scale f32 scalar\] → \[q: x · scale in E4M3 or E5M2, maximum? f32 scalar: the greatest magnitude of x\].
+    Quantise {
+        /// Whether the second result is there.
+        maximum: bool,
+    },
+    /// \[x any float\] → \[maximum f32 scalar\]: the greatest magnitude; NaN where an element is.
+    AbsoluteMaximum,
+    /// \[x: (…, in) E4M3, weight: (out, in) E4M3, inverse of x's scale, inverse of weight's, bias?: (out)\] → \[y: (…, out)\]: the
+    /// f32 sums times the product of both inverses, plus the bias, rounded once.
+    ScaledLinear {
+        /// Whether the fifth operand is there.
+        bias: bool,
+        /// How the gradient is scaled.
+        recipe: Recipe,
     },
     /// \[x: (N, C, H, W), weight: (O, C/groups, KH, KW), bias?: (O)\] → \[y: (N, O, H', W')\].
     Conv2d {
@@ -403,6 +426,10 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
+    /// \[dy E5M2, weight E4M3, inverse of dy's scale, inverse of weight's\] → \[dx\].
+    ScaledLinearBackwardInput,
+    /// \[dy E5M2, x E4M3, inverse of dy's scale, inverse of x's\] → \[dweight\].
+    ScaledLinearBackwardWeight,
     /// \[dy, query, key, value, bias?, mask?, y, log_sum_exp\] → \[dquery, dkey, dvalue, dbias f32?\].
     AttentionBackward {
         /// As forward.
@@ -430,6 +457,8 @@ pub enum Op {
     },
     /// \[gradient, accumulator\] → \[accumulator\]: accumulator += gradient, in place.
     Accumulate,
+    /// \[maximum, greatest\] → \[greatest\]: the greater of both, in place; NaN where one is.
+    AccumulateMaximum,
     /// \[candidate, pending\] → \[pending\]: pending takes the candidate, in place. Ends each micro-batch of a step of several,
     /// so that the next one continues from its running statistics.
     StageBuffer,
@@ -465,6 +494,12 @@ pub enum Op {
         /// Whether `found` is there.
         found: bool,
     },
+    /// \[maximum, history: (n), found?\] → \[history\]: the history moved on by one place, with the maximum first; 0 for one that is
+    /// not finite. Left out when `found` is 1.
+    RecordMaximum {
+        /// Whether `found` is there.
+        found: bool,
+    },
     /// \[step i32, found?\] → \[step\]: counts applied steps.
     AdvanceStep {
         /// Whether `found` is there.
@@ -482,6 +517,11 @@ pub enum Op {
         /// What is beyond PyTorch's rule.
         guard: Option<ScaleGuard>,
     },
+    /// \[row i32, longest i32, found?\] → \[row, longest\]: the steps in a row that were skipped, and the most that there were.
+    CountSkips {
+        /// Whether `found` is there.
+        found: bool,
+    },
     /// \[accumulator\] → \[accumulator\]: set to +0 after the update.
     Clear,
 }
@@ -491,6 +531,10 @@ impl Op {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Linear { .. } => "linear",
+            Self::QuantisationScale { .. } => "quantisation-scale",
+            Self::Quantise { .. } => "quantise",
+            Self::AbsoluteMaximum => "absolute-maximum",
+            Self::ScaledLinear { .. } => "scaled-linear",
             Self::Conv2d { .. } => "conv2d",
             Self::Embedding { .. } => "embedding",
             Self::Gather => "gather",
@@ -527,6 +571,8 @@ impl Op {
             Self::LinearBackwardInput => "linear-backward-input",
             Self::LinearBackwardWeight => "linear-backward-weight",
             Self::BiasBackward { .. } => "bias-backward",
+            Self::ScaledLinearBackwardInput => "scaled-linear-backward-input",
+            Self::ScaledLinearBackwardWeight => "scaled-linear-backward-weight",
             Self::Conv2dBackwardInput { .. } => "conv2d-backward-input",
             Self::Conv2dBackwardWeight { .. } => "conv2d-backward-weight",
             Self::EmbeddingBackward { .. } => "embedding-backward",
@@ -551,6 +597,7 @@ impl Op {
             Self::LossGradient { .. } => "loss-gradient",
             Self::Accumulate => "accumulate",
             Self::StageBuffer => "stage-buffer",
+            Self::AccumulateMaximum => "accumulate-maximum",
             Self::Unscale { .. } => "unscale",
             Self::GlobalNorm => "global-norm",
             Self::ClipCoefficient { .. } => "clip-coefficient",
@@ -558,7 +605,9 @@ impl Op {
             Self::Update { rule: Optimizer::AdamW { .. }, .. } => "adamw",
             Self::CommitBuffer { .. } => "commit-buffer",
             Self::AdvanceStep { .. } => "advance-step",
+            Self::RecordMaximum { .. } => "record-maximum",
             Self::ScalerUpdate { .. } => "scaler-update",
+            Self::CountSkips { .. } => "count-skips",
             Self::Clear => "clear",
         }
     }

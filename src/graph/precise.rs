@@ -29,6 +29,7 @@ pub struct Decision {
     /// The class that applied.
     pub class: Class,
     /// `policy`, the origin path of the override that won (`precision.layer.0`), or `loss` for a loss that the policy
-    /// does not put in f32: losses always are.
+    /// does not put in f32: losses always are. Of a policy with FP8: `fp8` for a linear layer that has it, `fp8-first`, `fp8-last` and
+    /// `fp8-high` for one that keeps the low format.
     pub rule: String,
 }

@@ -34,7 +34,7 @@ pub fn forward_multiply_adds(step: &StepGraph) -> u64 {
 pub fn multiply_adds(node: &Node, values: &[Value]) -> u64 {
     let elements = |id: &super::ValueId| values[id.index()].elements() as u64;
     match &node.op {
-        Op::Linear { .. } | Op::Conv2d { .. } => {}
+        Op::Linear { .. } | Op::ScaledLinear { .. } | Op::Conv2d { .. } => {}
         // Scores and their product with the values; causality saves time, and is not counted.
         Op::Attention(_) => {
             let keys = values[node.inputs[1].index()].shape[1] as u64;

@@ -51,7 +51,8 @@ fn format_of(graph: &Graph, value: ValueId) -> Option<Format> {
         DType::F16 => Some(Format::F16),
         DType::Bf16 => Some(Format::Bf16),
         DType::Tf32 => Some(Format::Tf32),
-        DType::F32 | DType::I32 => None,
+        // What is FP8 is scaled into its range.
+        DType::F32 | DType::E4m3 | DType::E5m2 | DType::I32 => None,
     }
 }
 
@@ -62,7 +63,7 @@ pub(super) fn say(what: &str, value: f32, format: Format) -> Option<Diagnostic> 
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
         Format::Tf32 => "tf32",
-        Format::F32 => return None,
+        Format::F32 | Format::E4m3 | Format::E5m2 => return None,
     };
     if value != 0.0 && rounded == 0.0 {
         let message =
@@ -88,6 +89,8 @@ fn smallest(format: Format) -> &'static str {
         Format::F16 => "5.96e-8",
         Format::Bf16 => "9.18e-41",
         Format::Tf32 => "1.15e-41",
+        Format::E4m3 => "1.95e-3",
+        Format::E5m2 => "1.53e-5",
         Format::F32 => "1.40e-45",
     }
 }
@@ -97,6 +100,8 @@ fn largest(format: Format) -> &'static str {
     match format {
         Format::F16 => "65504",
         Format::Bf16 => "3.39e38",
+        Format::E4m3 => "448",
+        Format::E5m2 => "57344",
         Format::Tf32 | Format::F32 => "3.40e38",
     }
 }

@@ -1,4 +1,5 @@
-//! What the named device cannot do: tensor cores since compute capability 7.0 (Volta), bf16 and tf32 since 8.0 (Ampere).
+//! What the named device cannot do: tensor cores since compute capability 7.0 (Volta), bf16 and tf32 since 8.0 (Ampere), FP8 since 8.9
+//! (Ada).
 //!
 //! Source: CUDA C++ Programming Guide, "Compute Capabilities".
 
@@ -37,6 +38,15 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
         advice.push(
             Diagnostic::warning(codes::NO_TENSOR_CORES, message)
                 .help("take `precision \"fp32\"`, or a device of capability 8.0 or later"),
+        );
+    }
+    if (major, minor) < (8, 9) && plan.precision.eight.is_some() {
+        let message = format!(
+            "the {name} (compute capability {major}.{minor}) has no FP8: it came with 8.9, and before products of it are converted first"
+        );
+        advice.push(
+            Diagnostic::warning(codes::NO_TENSOR_CORES, message)
+                .help("take `precision \"amp-bf16\"`, or a device of capability 8.9 or later"),
         );
     }
     let rule = plan.precision.rules.iter().find(|rule| rule.format != Format::F32);

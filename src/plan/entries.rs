@@ -2,7 +2,7 @@
 
 use super::hash::class_name;
 use super::{
-    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan,
+    Block, Combine, Every, Guarantee, Initialiser, Layer, LayerKind, Loss, Masters, Optimizer, Plan, Rule,
     ScaleKnobs, Scaler, ScheduleKind, Selector, SkipRules,
 };
 use crate::arithmetic::half::Format;
@@ -61,6 +61,17 @@ impl LayerKind {
     }
 }
 
+/// A line for each rule of a policy.
+fn rule_entries(rules: &[Rule], lines: &mut Lines) {
+    for rule in rules {
+        let (sort, selector) = match &rule.selector {
+            Selector::Layer(glob) => ("layer", glob),
+            Selector::Op(kind) => ("op", kind),
+        };
+        lines.add(rule.origin.as_str(), format!("{sort} {selector} dtype={}", format_text(rule.format)));
+    }
+}
+
 /// Collects lines.
 struct Lines(Vec<(String, String)>);
 
@@ -92,6 +103,8 @@ fn format_text(format: Format) -> &'static str {
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
         Format::Tf32 => "tf32",
+        Format::E4m3 => "fp8",
+        Format::E5m2 => "e5m2",
     }
 }
 
@@ -208,15 +221,33 @@ impl Plan {
         if self.precision.masters != Masters::default() {
             lines.add("precision.masters", self.precision.masters.name());
         }
+        if let Some(eight) = &self.precision.eight {
+            lines.add("precision.fp8.scaling", eight.recipe.name());
+            if eight.recipe.history > 0 {
+                lines.whole("precision.fp8.history", eight.recipe.history);
+            }
+            lines.whole("precision.fp8.margin", eight.recipe.margin);
+            lines.whole("precision.fp8.first", eight.first);
+            lines.whole("precision.fp8.last", eight.last);
+            if !eight.high.is_empty() {
+                lines.add("precision.fp8.high", eight.high.join(" "));
+            }
+        }
         for (kind, class) in &self.precision.classes {
             lines.add(format!("precision.class.{kind}"), class_name(*class));
         }
-        for rule in &self.precision.rules {
-            let (sort, selector) = match &rule.selector {
-                Selector::Layer(glob) => ("layer", glob),
-                Selector::Op(kind) => ("op", kind),
+        rule_entries(&self.precision.rules, lines);
+        for (index, phase) in self.phases.iter().enumerate() {
+            let scaler = match &phase.scaler {
+                None => "",
+                Some(Scaler::None) => " scaler=none",
+                Some(Scaler::Static { .. }) => " scaler=static",
+                Some(Scaler::Dynamic { .. }) => " scaler=dynamic",
             };
-            lines.add(rule.origin.as_str(), format!("{sort} {selector} dtype={}", format_text(rule.format)));
+            let text = format!("{} {}{scaler}", phase.when.text(), phase.policy.name);
+            lines.add(format!("precision.phase.{index}"), text);
+            let own = phase.policy.rules.get(self.precision.rules.len()..).unwrap_or_default();
+            rule_entries(own, lines);
         }
     }
 

@@ -6,9 +6,9 @@
 
 use super::initial;
 use super::{
-    Block, Class, Combine, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind, Loss,
-    Masters, Optimizer, Plan, Policy, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind, Selector, SkipRules,
-    Train,
+    Block, Class, Combine, Eight, Environment, Evaluate, Every, Guarantee, Initialiser, Layer, LayerKind,
+    Loss, Masters, Optimizer, Phase, Plan, Policy, Recipe, Run, ScaleKnobs, Scaler, Schedule, ScheduleKind,
+    Selector, SkipRules, Train, When,
 };
 use crate::arithmetic::half::Format;
 use crate::data::spec::{LastBatch, Sources};
@@ -25,7 +25,7 @@ impl Plan {
             ("loss", Digest::of(&self.loss)),
             ("model", self.model_digest()),
             ("optimizer", self.optimizer_digest()),
-            ("precision", Digest::of(&self.precision)),
+            ("precision", self.precision_digest()),
             ("run", Digest::of(&self.run)),
             ("scaler", Digest::of(&self.scaler)),
             ("schedule", Digest::of(&self.schedule)),
@@ -322,6 +322,33 @@ fn format_name(format: Format) -> &'static str {
         Format::F16 => "f16",
         Format::Bf16 => "bf16",
         Format::Tf32 => "tf32",
+        Format::E4m3 => "fp8",
+        Format::E5m2 => "e5m2",
+    }
+}
+
+impl Plan {
+    /// The policies of the run; a run with one alone has that one's digest.
+    fn precision_digest(&self) -> Digest {
+        if self.phases.is_empty() {
+            return Digest::of(&self.precision);
+        }
+        let mut hasher = Hasher::new();
+        hasher.tag("amp.plan.phases.v1");
+        self.precision.content_hash(&mut hasher);
+        self.phases.len().content_hash(&mut hasher);
+        for Phase { when, policy, scaler } in &self.phases {
+            let (tag, number) = match when {
+                When::Step(step) => ("step", *step),
+                When::Skipped(steps) => ("skipped", *steps),
+                When::SkippedInRow(steps) => ("skipped-in-row", *steps),
+            };
+            hasher.tag(tag);
+            number.content_hash(&mut hasher);
+            policy.content_hash(&mut hasher);
+            scaler.content_hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
@@ -331,6 +358,13 @@ impl ContentHash for Policy {
         hasher.tag(format_name(self.low));
         if self.masters != Masters::default() {
             hasher.tag(self.masters.name());
+        }
+        // Only where there is any, so that policies without it keep their digests.
+        if let Some(Eight { recipe: Recipe { history, margin }, first, last, high }) = &self.eight {
+            hasher.tag("fp8");
+            (*history, *margin).content_hash(hasher);
+            (*first, *last).content_hash(hasher);
+            high.content_hash(hasher);
         }
         self.classes.len().content_hash(hasher);
         for (kind, class) in &self.classes {

@@ -8,12 +8,14 @@ mod hash;
 pub mod initial;
 pub mod layer;
 pub mod optimizer;
+pub mod phase;
 pub mod policy;
 pub mod scaler;
 
 pub use layer::{Block, Combine, Initialiser, Layer, LayerKind, Operand, Share};
 pub use optimizer::{Optimizer, ParameterGroup, Schedule, ScheduleKind};
-pub use policy::{Class, Masters, OP_KINDS, Policy, Rule, Selector};
+pub use phase::{Phase, When};
+pub use policy::{Class, Eight, Masters, OP_KINDS, Policy, Recipe, Rule, Selector};
 pub use scaler::{AtFloor, Refill, ScaleKnobs, Scaler, SkipRules};
 
 use crate::data::spec::DataSpec;
@@ -38,6 +40,8 @@ pub struct Plan {
     pub loss: Loss,
     /// Which format each op runs in.
     pub precision: Policy,
+    /// Policies for later parts of the run.
+    pub phases: Vec<Phase>,
     /// Loss scaling.
     pub scaler: Scaler,
     /// The update rule.

@@ -69,6 +69,38 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// How parameters are kept between steps.
     pub masters: Masters,
+    /// FP8 for the products of linear layers, where the policy has it.
+    pub eight: Option<Eight>,
+}
+
+/// FP8 for the three products of a linear layer: activations and weights in E4M3, gradients in E5M2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eight {
+    /// How tensors are scaled into the range of their format.
+    pub recipe: Recipe,
+    /// So many linear layers from the first on keep the low format.
+    pub first: usize,
+    /// So many linear layers up to the last one keep the low format.
+    pub last: usize,
+    /// Globs of paths of layers that keep it too: heads. One that matches nothing is no fault.
+    pub high: Vec<String>,
+}
+
+/// How a tensor is scaled into the range of an 8-bit format: by the largest number of the format over the largest magnitude of the
+/// tensor, over 2^margin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// Steps before this one whose largest magnitude counts (delayed scaling); 0 for that of the tensor itself (current scaling).
+    pub history: usize,
+    /// Powers of two left free above the largest magnitude.
+    pub margin: u32,
+}
+
+impl Recipe {
+    /// The name in modules.
+    pub fn name(self) -> &'static str {
+        if self.history > 0 { "delayed" } else { "current" }
+    }
 }
 
 /// How parameters are kept between steps.
@@ -102,7 +134,8 @@ impl Masters {
 pub struct Rule {
     /// What it applies to.
     pub selector: Selector,
-    /// The format that matching ops run in; with tf32, which products alone have, all others run in f32.
+    /// The format that matching ops run in; with tf32, which products alone have, all others run in f32. E4M3 stands for FP8:
+    /// linear layers have it by the policy's recipe, and all other ops run in the low format.
     pub format: Format,
     /// Path of its origin in the plan (`precision.layer.0`).
     pub origin: String,

@@ -1,6 +1,6 @@
 //! The pass: one walk in execution order that decides each node's format and casts its operands.
 
-use super::{Decision, PreciseGraph, codes, matches};
+use super::{Decision, PreciseGraph, codes, eight, matches};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Severity, nearest};
 use crate::graph::names::Names;
@@ -24,7 +24,7 @@ pub fn apply(graph: &Graph, policy: &Policy) -> Result<PreciseGraph, Vec<Diagnos
 /// them to. The parameters and statistics of normalisation layers are f32 in any case, and so are losses.
 ///
 /// # Errors
-/// AMP0402 for an op kind that does not exist. Rules without effect (AMP0401, AMP0403) are in `warnings`.
+/// AMP0402 for an op kind that does not exist, AMP0404 for sizes that FP8 cannot have. Rules without effect (AMP0401, AMP0403) are in `warnings`.
 pub fn apply_with_origins(
     graph: &Graph,
     policy: &Policy,
@@ -39,13 +39,23 @@ pub fn apply_with_origins(
         graph: Graph { nodes: Vec::new(), ..graph.clone() },
         names: Names::of(&graph.values),
         casts: BTreeMap::new(),
+        quantised: BTreeMap::new(),
         decisions: Vec::new(),
         matched: vec![false; policy.rules.len()],
         effective: vec![false; policy.rules.len()],
         lowers_loss: vec![false; policy.rules.len()],
     };
-    for node in &graph.nodes {
-        pass.node(node);
+    let chosen = eight::chosen(graph, policy);
+    let mut faults = Vec::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let decided = pass.decide(node, chosen.get(&index).copied());
+        if decided.eight {
+            faults.extend(pass.size_faults(node, origins));
+        }
+        pass.node(node, decided);
+    }
+    if !faults.is_empty() {
+        return Err(faults);
     }
     let warnings = pass.warnings(graph, origins);
     Ok(PreciseGraph { graph: pass.graph, decisions: pass.decisions, warnings })
@@ -73,12 +83,23 @@ fn unknown_kinds(policy: &Policy, origins: &BTreeMap<String, Origin>) -> Vec<Dia
         .collect()
 }
 
-struct Pass<'a> {
-    policy: &'a Policy,
+/// How a node runs.
+struct Decided {
+    class: Class,
+    rule: String,
+    dtype: DType,
+    /// Whether its products are of FP8.
+    eight: bool,
+}
+
+pub(super) struct Pass<'a> {
+    pub(super) policy: &'a Policy,
     /// The result: the source's values under their own ids, then the casts.
-    graph: Graph,
-    names: Names,
+    pub(super) graph: Graph,
+    pub(super) names: Names,
     casts: BTreeMap<(ValueId, DType), ValueId>,
+    /// Values in E4M3, each with the inverse of its scale.
+    pub(super) quantised: BTreeMap<ValueId, (ValueId, ValueId)>,
     decisions: Vec<Decision>,
     /// For each rule whether a node matched it.
     matched: Vec<bool>,
@@ -89,8 +110,15 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn node(&mut self, node: &Node) {
-        let (class, rule, dtype) = self.decide(node);
+    fn node(&mut self, node: &Node, Decided { class, rule, dtype, eight }: Decided) {
+        if let (true, Op::Linear { bias }) = (eight, &node.op)
+            && let Some(scaled) = self.scaled_linear(node, *bias)
+        {
+            self.graph.values[node.outputs[0].index()].dtype = dtype;
+            self.decisions.push(Decision { node: self.graph.nodes.len(), class, rule });
+            self.graph.nodes.push(scaled);
+            return;
+        }
         let mut inputs = node.inputs.clone();
         for position in castable(&node.op, inputs.len(), dtype) {
             inputs[position] = self.cast(inputs[position], dtype, node);
@@ -106,8 +134,8 @@ impl Pass<'_> {
         self.graph.nodes.push(Node { inputs, ..node.clone() });
     }
 
-    /// The class, the rule that won and the format that a node runs in.
-    fn decide(&mut self, node: &Node) -> (Class, String, DType) {
+    /// The class, the rule that won and the format that a node runs in; `eight` is what the policy says of FP8 for it.
+    fn decide(&mut self, node: &Node, eight: Option<(&'static str, bool)>) -> Decided {
         let kind = node.op.kind();
         let class = self.policy.classes.get(kind).copied().unwrap_or(Class::Keep);
         let mut winner: Option<&Rule> = None;
@@ -128,12 +156,15 @@ impl Pass<'_> {
             let by_rule = winner.filter(|rule| in_op(rule.format, &node.op) == Format::F32);
             let by_rule = by_rule.map(|rule| rule.origin.clone());
             let by_class = if class == Class::F32 { "policy" } else { "loss" };
-            return (Class::F32, by_rule.unwrap_or_else(|| by_class.to_owned()), DType::F32);
+            let rule = by_rule.unwrap_or_else(|| by_class.to_owned());
+            return Decided { class: Class::F32, rule, dtype: DType::F32, eight: false };
         }
         if let Some(rule) = winner {
-            let format = in_op(rule.format, &node.op);
+            let low = if rule.format == Format::E4m3 { self.policy.low } else { rule.format };
+            let format = in_op(low, &node.op);
             let class = if format == Format::F32 { Class::F32 } else { Class::Low };
-            return (class, rule.origin.clone(), format.into());
+            let eight = rule.format == Format::E4m3 && matches!(node.op, Op::Linear { .. });
+            return Decided { class, rule: rule.origin.clone(), dtype: format.into(), eight };
         }
         let dtype = match class {
             Class::Low => in_op(self.policy.low, &node.op).into(),
@@ -146,7 +177,8 @@ impl Pass<'_> {
             }
             Class::Keep => self.graph.value(node.inputs[0]).dtype,
         };
-        (class, "policy".to_owned(), dtype)
+        let (rule, eight) = eight.unwrap_or(("policy", false));
+        Decided { class, rule: rule.to_owned(), dtype, eight }
     }
 
     /// The one format that holds every value of the castable operands.
@@ -158,7 +190,7 @@ impl Pass<'_> {
         if dtypes.all(|dtype| dtype == first) { first } else { DType::F32 }
     }
 
-    fn cast(&mut self, id: ValueId, dtype: DType, reader: &Node) -> ValueId {
+    pub(super) fn cast(&mut self, id: ValueId, dtype: DType, reader: &Node) -> ValueId {
         let value = self.graph.value(id);
         if value.dtype == dtype || value.dtype == DType::I32 {
             return id;

@@ -93,8 +93,9 @@ fn whole_models_in_half_leave_only_losses_and_norms_in_f32() {
 }
 
 fn graph(model: &str, features: &Features, labels: LabelKind) -> Graph {
+    let columns = if labels == LabelKind::Target(vec![3, 16, 16]) { "columns" } else { "columns classes=10" };
     let manifest = format!(
-        "amp 1\nrun \"library\"\ndata \"none\" {{\n source \"none.csv\"\n columns classes=10\n batch 2\n}}\nmodel {model}\n\
+        "amp 1\nrun \"library\"\ndata \"none\" {{\n source \"none.csv\"\n {columns}\n batch 2\n}}\nmodel {model}\n\
          optimizer \"adamw\" lr=1e-3\ntrain steps=1\n"
     );
     let mut sources = crate::diag::SourceMap::default();
@@ -109,6 +110,7 @@ fn models() -> Vec<(&'static str, Graph)> {
     let picture = |size: usize| Features { shape: vec![3, size, size], tokens: None };
     let tokens = Features { shape: vec![16], tokens: Some(50) };
     let ten = || LabelKind::ClassIndex { classes: Some(10), shape: Vec::new() };
+    let pixels = || LabelKind::Target(vec![3, 16, 16]);
     let next = || LabelKind::ClassIndex { classes: Some(50), shape: vec![16] };
     let mlp = Features { shape: vec![64], tokens: None };
     vec![
@@ -118,6 +120,15 @@ fn models() -> Vec<(&'static str, Graph)> {
         ("resnet", graph("\"resnet\" depth=18 classes=10", &picture(64), ten())),
         ("vit", graph("\"vit\" image=32 patch=8 width=32 layers=2 heads=2 classes=10", &picture(32), ten())),
         ("gpt2", graph("\"gpt2\" vocabulary=50 context=16 width=32 layers=2 heads=2", &tokens, next())),
+        (
+            "deberta-v3",
+            graph(
+                "\"deberta-v3\" classes=10 vocabulary=50 width=32 layers=2 heads=2 buckets=4",
+                &tokens,
+                ten(),
+            ),
+        ),
+        ("unet", graph("\"unet\" image=16 width=16\nloss \"mean-squared-error\"", &picture(16), pixels())),
         ("bert", graph("\"bert\" vocabulary=50 context=16 width=32 layers=2 heads=2", &tokens, next())),
     ]
 }

@@ -234,6 +234,22 @@ fn add_promotes_as_pytorch() {
     }
 }
 
+/// PyTorch leaves a residual stream in what its sums promote to; a rule for the sums holds it in f32, or in the low format.
+#[test]
+fn residual_streams_are_pytorchs_or_as_a_rule_says() {
+    let of = |rules| {
+        let mut sample = samples::residual();
+        sample.plan.precision.rules = rules;
+        let graph = precise(&sample).graph;
+        let add = graph.nodes.iter().find(|node| node.op == Op::Add).expect("the sample adds");
+        graph.value(add.outputs[0]).dtype
+    };
+    assert_eq!(of(Vec::new()), DType::F16);
+    assert_eq!(of(vec![op_rule("add", Format::F32)]), DType::F32);
+    assert_eq!(of(vec![layer_rule("block.down", Format::F32)]), DType::F32);
+    assert_eq!(of(vec![layer_rule("block.down", Format::F32), op_rule("add", Format::F16)]), DType::F16);
+}
+
 #[test]
 fn widest_is_the_widest_operand() {
     let mut sample = samples::residual();

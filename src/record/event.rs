@@ -23,6 +23,8 @@ pub enum Event {
     Step(Step),
     /// A split was evaluated.
     Evaluation(Evaluation),
+    /// Another precision policy is in force from the next step on.
+    Phase(Phase),
     /// Something that a person should know.
     Note(Note),
     /// A checkpoint was written.
@@ -109,6 +111,21 @@ pub struct Evaluation {
     /// Metrics by name.
     #[serde(with = "float::map")]
     pub metrics: BTreeMap<String, f32>,
+}
+
+/// Another precision policy is in force from the next step on. It follows from the lock and the steps before, so the chain does not
+/// take it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Steps that were done.
+    pub step: u64,
+    /// Number of the policy: 0 for the one that the manifest names first.
+    pub phase: u64,
+    /// Name of the policy.
+    pub policy: String,
+    /// The condition that holds now.
+    pub because: String,
 }
 
 /// The name of a note's event, and of its place in the unhashed part of its line.

@@ -110,7 +110,7 @@ fn points(text: &[u8], record: &Record, is_state: impl Fn(&str) -> bool) -> Vec<
                     points.extend(noted_state(&line).map(|state| point(state, false, start)));
                     tail = end;
                 }
-                Event::Note(_) => tail = end,
+                Event::Note(_) | Event::Phase(_) => tail = end,
                 Event::Checkpoint(state) if is_state(&state.file) => {
                     points.push(point(state.clone(), true, end));
                     tail = end;

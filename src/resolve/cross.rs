@@ -6,7 +6,7 @@ use super::tokens;
 use crate::arithmetic::half::Format;
 use crate::data::spec::LastBatch;
 use crate::diag::{Diagnostic, Sink, Span, codes};
-use crate::plan::{Plan, Scaler};
+use crate::plan::{Plan, Policy, Scaler};
 
 /// Reports what does not go together in a plan.
 pub(super) fn check(plan: &mut Plan, checked: &[Fields<'_>], sink: &mut Sink) {
@@ -96,7 +96,10 @@ fn scaling(
     sink: &mut Sink,
 ) {
     let policy = plan.precision.low == Format::F16;
-    let half = policy || plan.precision.rules.iter().any(|rule| rule.format == Format::F16);
+    let of = |policy: &Policy| {
+        policy.low == Format::F16 || policy.rules.iter().any(|rule| rule.format == Format::F16)
+    };
+    let half = of(&plan.precision) || plan.phases.iter().any(|phase| of(&phase.policy));
     match (&plan.scaler, half) {
         (Scaler::None, true) => {
             let diagnostic =

@@ -48,6 +48,7 @@ pub(super) fn manifest(
     let model = lowering.model();
     let (precision, scaler, optimizer, schedule) =
         (lowering.precision(), lowering.scaler(), lowering.optimizer(), lowering.schedule());
+    let phases = lowering.phases(&precision);
     let groups = lowering.groups(&optimizer);
     let classes =
         data.as_ref().map(|data| data.labels_are_classes().then(|| data.classes.unwrap_or_default()));
@@ -65,6 +66,7 @@ pub(super) fn manifest(
         model,
         loss,
         precision,
+        phases,
         scaler,
         optimizer,
         groups,
@@ -80,11 +82,11 @@ pub(super) fn manifest(
     Some(plan)
 }
 
-struct Lowering<'a, 'world> {
+pub(super) struct Lowering<'a, 'world> {
     file: FileId,
     checked: &'a [Fields<'a>],
-    modules: &'a mut Modules<'world>,
-    sink: &'a mut Sink,
+    pub(super) modules: &'a mut Modules<'world>,
+    pub(super) sink: &'a mut Sink,
     origins: BTreeMap<String, Origin>,
 }
 
@@ -95,7 +97,7 @@ struct Primitive {
 }
 
 impl<'a> Lowering<'a, '_> {
-    fn node(&self, name: &str) -> Option<&'a Fields<'a>> {
+    pub(super) fn node(&self, name: &str) -> Option<&'a Fields<'a>> {
         node_of(self.checked, name)
     }
 
@@ -105,7 +107,7 @@ impl<'a> Lowering<'a, '_> {
             .map_or(Span { file: self.file, start: 0, end: 0 }, |node| node.span)
     }
 
-    fn origin(&mut self, path: impl Into<String>, span: Option<Span>) {
+    pub(super) fn origin(&mut self, path: impl Into<String>, span: Option<Span>) {
         let origin = match span {
             Some(span) if span.file == self.file => Origin::Manifest(span),
             Some(span) => Origin::Module(span),
@@ -373,6 +375,7 @@ impl<'a> Lowering<'a, '_> {
             classes: BTreeMap::new(),
             rules: Vec::new(),
             masters: Masters::F32,
+            eight: None,
         };
         let mut policy = match self.primitive(ModuleKind::Precision, "std:precision/fp32") {
             Some(found) => match primitive::fields(ModuleKind::Precision, &found.node, self.sink) {
@@ -382,24 +385,37 @@ impl<'a> Lowering<'a, '_> {
             None => empty(String::new()),
         };
         if let Some(fields) = self.node("precision") {
-            let (mut layers, mut ops) = (0, 0);
-            for child in &fields.children {
-                let layer = child.node.is_some_and(|node| node.name.text == "layer");
-                let (selector, origin) = if layer {
-                    layers += 1;
-                    (
-                        Selector::Layer(child.text("glob").to_owned()),
-                        format!("precision.layer.{}", layers - 1),
-                    )
-                } else {
-                    ops += 1;
-                    (Selector::Op(child.text("kind").to_owned()), format!("precision.op.{}", ops - 1))
-                };
-                self.origin(origin.clone(), child.node.map(|node| node.span));
-                policy.rules.push(Rule { selector, format: primitive::format(child.text("dtype")), origin });
-            }
+            self.rules(fields, &mut policy, "precision");
         }
         policy
+    }
+
+    /// Adds the rules for layers and ops of a node to its policy; the origins of their values begin with `path`.
+    pub(super) fn rules(&mut self, fields: &Fields<'_>, policy: &mut Policy, path: &str) {
+        let (mut layers, mut ops) = (0, 0);
+        for child in &fields.children {
+            let (selector, origin) = match child.node.map(|node| node.name.text.as_str()) {
+                Some("layer") => {
+                    layers += 1;
+                    (Selector::Layer(child.text("glob").to_owned()), format!("{path}.layer.{}", layers - 1))
+                }
+                Some("op") => {
+                    ops += 1;
+                    (Selector::Op(child.text("kind").to_owned()), format!("{path}.op.{}", ops - 1))
+                }
+                _ => continue,
+            };
+            self.origin(origin.clone(), child.node.map(|node| node.span));
+            policy.rules.push(Rule { selector, format: primitive::format(child.text("dtype")), origin });
+        }
+        if policy.eight.is_none() {
+            for child in fields.children.iter().filter(|child| child.text("dtype") == "fp8") {
+                let message = format!("the policy `{}` has no FP8 to give a layer", policy.name);
+                let fault = Diagnostic::error(codes::CONFLICT, message);
+                let fault = fault.at(self.place(Some(child)), "asks for FP8");
+                self.sink.push(fault.help("take `precision \"fp8-hybrid\"`, or write `dtype=\"bf16\"`"));
+            }
+        }
     }
 
     fn scaler(&mut self) -> Scaler {

@@ -1,6 +1,6 @@
 //! The manifest's nodes, as one table. `amp explain` and the checker read the same lines.
 
-use super::primitives::{FORMATS, OP_KINDS, pin_rule};
+use super::primitives::{OP_KINDS, RULE_FORMATS, pin_rule};
 use super::rule::{NodeRule, Rule};
 use std::sync::OnceLock;
 
@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 pub(crate) fn table() -> &'static [NodeRule] {
     static TABLE: OnceLock<Vec<NodeRule>> = OnceLock::new();
     TABLE.get_or_init(|| {
+        let [from, after] = super::phases::rules(layer_rule, op_rule);
         vec![
             NodeRule::new("amp", "the edition of the language").once().argument(Rule::integer(
                 "edition",
@@ -55,18 +56,10 @@ pub(crate) fn table() -> &'static [NodeRule] {
                     .optional(),
                 ),
             module("precision", "which format each op runs in")
-                .child(
-                    NodeRule::new("layer", "another format for layers")
-                        .many()
-                        .argument(Rule::text("glob", "Paths of layers: `*` is one name, `**` any number."))
-                        .property(Rule::choice("dtype", &FORMATS, "The format.")),
-                )
-                .child(
-                    NodeRule::new("op", "another format for an op kind")
-                        .many()
-                        .argument(Rule::choice("kind", &OP_KINDS, "The op kind."))
-                        .property(Rule::choice("dtype", &FORMATS, "The format.")),
-                ),
+                .child(layer_rule())
+                .child(op_rule())
+                .child(from)
+                .child(after),
             module("scaler", "loss scaling"),
             module("optimizer", "the update rule").once().child(parameter_group()),
             module("schedule", "the learning rate over steps"),
@@ -111,6 +104,22 @@ pub(crate) fn table() -> &'static [NodeRule] {
             checkpoint(),
         ]
     })
+}
+
+/// Another format for layers.
+fn layer_rule() -> NodeRule {
+    NodeRule::new("layer", "another format for layers")
+        .many()
+        .argument(Rule::text("glob", "Paths of layers: `*` is one name, `**` any number."))
+        .property(Rule::choice("dtype", &RULE_FORMATS, "The format."))
+}
+
+/// Another format for an op kind.
+fn op_rule() -> NodeRule {
+    NodeRule::new("op", "another format for an op kind")
+        .many()
+        .argument(Rule::choice("kind", &OP_KINDS, "The op kind."))
+        .property(Rule::choice("dtype", &RULE_FORMATS, "The format."))
 }
 
 /// When the state of the run is kept; none of it can change a bit.

@@ -21,6 +21,7 @@ mod layers;
 mod lower;
 mod manifest;
 mod module;
+mod phases;
 mod primitives;
 mod rule;
 mod split;
@@ -148,6 +149,7 @@ pub fn library_policy(low: Format) -> Option<Policy> {
         Format::F16 => "std:precision/amp-fp16",
         Format::Bf16 => "std:precision/amp-bf16",
         Format::Tf32 => "std:precision/tf32",
+        Format::E4m3 | Format::E5m2 => "std:precision/fp8-hybrid",
         Format::F32 => "std:precision/fp32",
     };
     policy_named(name)
@@ -159,7 +161,9 @@ pub fn policy_named(name: &str) -> Option<Policy> {
     let span = Span { file: FileId(0), start: 0, end: 0 };
     let mut modules = module::Modules::new(Utf8Path::new(""), &world, &mut sources);
     let module = modules.load(name, ModuleKind::Precision, None, span, &mut sink)?;
-    let frame = expand::Frame::new(module, module::Scope::new(), None);
+    let given = module::Given { properties: &[], nodes: &[] };
+    let scope = module::bind(&module, given, &lower::nameless("precision", span), "precision", &mut sink);
+    let frame = expand::Frame::new(module, scope, None);
     let node = expand::Expander::new(&mut modules, &mut sink).primitive(&frame)?;
     let fields = primitives::fields(ModuleKind::Precision, &node, &mut sink)?;
     Some(primitives::policy(name, &fields, &mut sink))

@@ -7,8 +7,8 @@ use super::rule::{NodeRule, Rule};
 use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, Sink, codes};
 use crate::plan::{
-    AtFloor, Class, Device, Masters, Optimizer, Policy, Refill, ScaleKnobs, Scaler, Schedule, ScheduleKind,
-    SkipRules,
+    AtFloor, Class, Device, Eight, Masters, Optimizer, Policy, Recipe, Refill, ScaleKnobs, Scaler, Schedule,
+    ScheduleKind, SkipRules,
 };
 use crate::syntax::{Node, Value};
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ pub use crate::plan::OP_KINDS;
 
 /// The formats that a policy can name.
 pub(crate) const FORMATS: [&str; 4] = ["f32", "f16", "bf16", "tf32"];
+
+/// The formats that a rule for layers can name.
+pub(crate) const RULE_FORMATS: [&str; 5] = ["f32", "f16", "bf16", "tf32", "fp8"];
 
 /// What the primitives of a kind may hold.
 pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
@@ -74,7 +77,8 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
                         .many()
                         .argument(Rule::choice("class", &["low", "f32", "widest", "keep"], "The class."))
                         .rest(Rule::choice("op", &OP_KINDS, "An op kind.")),
-                ),
+                )
+                .child(eight_rule()),
         ],
         ModuleKind::Environment => vec![
             NodeRule::new("target", "where a run may run")
@@ -102,6 +106,51 @@ pub(crate) fn table(kind: ModuleKind) -> Vec<NodeRule> {
                         )),
                 ),
         ],
+    }
+}
+
+/// FP8 for the products of linear layers.
+fn eight_rule() -> NodeRule {
+    let count = i64::from(u16::MAX);
+    NodeRule::new("fp8", "FP8 for the products of linear layers")
+        .property(
+            Rule::choice(
+                "scaling",
+                &["delayed", "current"],
+                "Whether scales follow from the steps before or from the tensor itself.",
+            )
+            .or_text("delayed"),
+        )
+        .property(
+            Rule::integer("history", 1, count, "Steps whose largest magnitude gives a delayed scale.")
+                .or("1024"),
+        )
+        .property(Rule::integer("margin", 0, 64, "Powers of two left free above it.").or("0"))
+        .property(Rule::integer("first", 0, count, "First linear layers in the low format.").or("1"))
+        .property(Rule::integer("last", 0, count, "Last linear layers in the low format.").or("1"))
+        .child(
+            NodeRule::new("high", "layers that keep the low format")
+                .many()
+                .rest(Rule::text("glob", "Paths of layers: `*` is one name, `**` any number.")),
+        )
+}
+
+/// What a policy says of FP8.
+fn eight(fields: &Fields<'_>) -> Eight {
+    let history = match fields.text("scaling") {
+        "current" => 0,
+        _ => fields.whole("history"),
+    };
+    let globs = fields.children.iter().flat_map(|child| &child.rest);
+    let high = globs.filter_map(|argument| match &argument.value {
+        Value::Text(glob) => Some(glob.clone()),
+        _ => None,
+    });
+    Eight {
+        recipe: Recipe { history, margin: fields.whole("margin") },
+        first: fields.whole("first"),
+        last: fields.whole("last"),
+        high: high.collect(),
     }
 }
 
@@ -336,7 +385,8 @@ fn conflict(fields: &Fields<'_>, message: &str, places: [(&str, &str); 2], help:
 /// The policy that a primitive says; rules are added by the manifest.
 pub(crate) fn policy(module: &str, fields: &Fields<'_>, sink: &mut Sink) -> Policy {
     let mut classes = BTreeMap::new();
-    for child in &fields.children {
+    let eight = fields.children_named("fp8").next().map(eight);
+    for child in fields.children_named("class") {
         let class = match child.text("class") {
             "low" => Class::Low,
             "f32" => Class::F32,
@@ -366,7 +416,15 @@ pub(crate) fn policy(module: &str, fields: &Fields<'_>, sink: &mut Sink) -> Poli
         let places = [("masters", "how parameters are kept"), ("low", "the low format")];
         conflict(fields, &message, places, "write `low=\"bf16\"`, or `masters=\"f32\"`", sink);
     }
-    Policy { name: module.to_owned(), low, classes, rules: Vec::new(), masters }
+    if eight.is_some() && low != Format::Bf16 {
+        let message =
+            "FP8 stands beside bf16: what is not a product of a linear layer runs in the low format";
+        let fault = Diagnostic::error(codes::CONFLICT, message);
+        let span = fields.span("low").into_iter();
+        let fault = span.fold(fault, |fault, span| fault.at(span, "the low format"));
+        sink.push(fault.help("write `low=\"bf16\"`, or delete `fp8`"));
+    }
+    Policy { name: module.to_owned(), low, classes, rules: Vec::new(), masters, eight }
 }
 
 /// The format of a name.
@@ -375,6 +433,7 @@ pub(crate) fn format(name: &str) -> Format {
         "f16" => Format::F16,
         "bf16" => Format::Bf16,
         "tf32" => Format::Tf32,
+        "fp8" => Format::E4m3,
         _ => Format::F32,
     }
 }

@@ -44,6 +44,7 @@ library! {
     "precision/apex-o2"
     "precision/bf16"
     "precision/fp32"
+    "precision/fp8-hybrid"
     "precision/tf32"
     "scalers/dynamic"
     "scalers/guarded"

@@ -1,4 +1,4 @@
-//! `docs/language.md` and `docs/reference.md`: every example is checked, and every table is what `amp doc` prints.
+//! `docs/language.md`, `docs/amp.md` and `docs/reference.md`: every example is checked, and every table is what `amp doc` prints.
 //!
 //! The fences of one section are files of one folder. A manifest gets the nodes of [`BASE`] that it does not have. A fence
 //! ```` ```kdl manifest.kdl refused AMP0202 ```` is one that `amp check` refuses with that code. When a page differs from
@@ -73,7 +73,17 @@ fn tensors(shapes: &[(&str, &[usize])]) -> Vec<u8> {
 
 #[test]
 fn every_example_of_the_language_is_what_it_says() {
-    let page = page("language.md");
+    assert!(examples("language.md") > 15);
+}
+
+#[test]
+fn every_example_of_mixed_precision_is_what_it_says() {
+    assert_eq!(examples("amp.md"), 3);
+}
+
+/// Checks the examples of a page; how many manifests there were.
+fn examples(name: &str) -> usize {
+    let page = page(name);
     let fences = fences(&page);
     let mut checked = 0;
     for (index, fence) in fences.iter().enumerate() {
@@ -125,7 +135,7 @@ fn every_example_of_the_language_is_what_it_says() {
         assert_eq!(found, wanted, "{}: {document:#}", fence.section);
         checked += 1;
     }
-    assert!(checked > 15, "{checked}");
+    checked
 }
 
 /// Compares a page with what it should be; a new one is written when it differs.

@@ -95,6 +95,8 @@ pub struct Engine {
     profile: Option<BTreeMap<String, OpTime>>,
     /// Who looks into steps, in this order.
     taps: Vec<SharedTap>,
+    /// The stage that evaluates.
+    evaluated: usize,
 }
 
 impl Engine {
@@ -112,6 +114,7 @@ impl Engine {
             keys: Keys::new(),
             profile: None,
             taps: Vec::new(),
+            evaluated: 0,
         };
         for step in steps {
             engine.add_stage(step);
@@ -325,9 +328,10 @@ impl Engine {
 
     /// The model's answers for a batch, in evaluation form.
     pub fn predict(&mut self, batch: &Batch) -> Vec<f32> {
-        self.load(0, batch, true);
-        self.execute(0, Part::Evaluation, 0);
-        let stage = &self.stages[0];
+        let number = self.evaluated;
+        self.load(number, batch, true);
+        self.execute(number, Part::Evaluation, 0);
+        let stage = &self.stages[number];
         let value = stage.step.evaluation_prediction;
         let elements = stage.step.values[value.index()].elements();
         let location = stage.evaluation.location_of(value);
@@ -544,6 +548,11 @@ impl Backend for Engine {
 
     fn seal(&mut self) -> Result<Seal, ExecFault> {
         Ok(Self::seal(self))
+    }
+
+    fn evaluate_as(&mut self, stage: usize) -> Result<(), ExecFault> {
+        self.evaluated = stage;
+        Ok(())
     }
 
     fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {

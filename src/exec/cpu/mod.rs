@@ -9,6 +9,8 @@ pub mod convolution;
 pub mod disentangled;
 pub(in crate::exec) mod dispatch;
 pub mod dropout;
+#[cfg(test)]
+mod eight_tests;
 pub mod elementwise;
 pub mod engine;
 #[cfg(test)]
@@ -28,6 +30,8 @@ pub mod mean;
 mod parameter_tests;
 #[cfg(test)]
 mod parity_tests;
+#[cfg(test)]
+mod phase_tests;
 pub mod pool;
 #[cfg(test)]
 pub(in crate::exec) mod recompute_tests;
@@ -39,6 +43,7 @@ pub mod relative_position;
 pub mod rms_norm;
 pub mod rotary;
 pub mod rows;
+pub mod scaled;
 pub mod softmax;
 pub(in crate::exec) mod tap;
 pub mod threads;

@@ -11,6 +11,9 @@ mod convolution_tests;
 mod cudnn;
 mod images;
 mod product;
+mod scaled;
+#[cfg(test)]
+mod scaled_tests;
 mod staging;
 #[cfg(test)]
 mod tests;
@@ -170,6 +173,17 @@ impl Driver {
             }
             Launch::Product(product) => self.products.enqueue(product),
             Launch::BiasedProduct(product, bias) => self.products.enqueue_with_bias(product, *bias),
+            Launch::ScaledProduct(product) if self.capability >= scaled::FIRST => {
+                self.products.enqueue_scaled(product)
+            }
+            Launch::ScaledProduct(_) => {
+                let ((major, minor), (first, then)) = (self.capability, scaled::FIRST);
+                Err(ExecFault::device(format!(
+                    "{} (compute capability {major}.{minor}) has no FP8 products, expected {first}.{then} or later",
+                    self.name
+                ))
+                .help("take `precision \"amp-bf16\"`, or `run … guarantee=\"portable\"`, whose products of FP8 run on any device"))
+            }
             Launch::Convolution(convolution) => self.convolutions.enqueue(convolution),
             Launch::Clear { address, bytes } => {
                 // SAFETY: the range is of an allocation of this device, which lives as long as it.

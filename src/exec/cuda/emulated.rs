@@ -6,7 +6,8 @@
 
 use super::convolution::{Convolution, Direction, Shape};
 use super::device::Device;
-use super::launch::{Arguments, Launch, Matrix, Product, Tensor};
+use super::launch::{Arguments, Launch, Matrix, Product, ScaledProduct, Tensor};
+use crate::arithmetic::eight::{e4m3_to_f32, e5m2_to_f32};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round_tf32};
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::fault::ExecFault;
@@ -125,6 +126,7 @@ impl Device for Emulated {
             Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
             Launch::Product(op) => product(op, None),
             Launch::BiasedProduct(op, bias) => product(op, Some(*bias)),
+            Launch::ScaledProduct(op) => scaled_product(op),
             Launch::Convolution(op) => convolution(op),
             // SAFETY: as above.
             Launch::Clear { address, bytes } => unsafe {
@@ -184,6 +186,8 @@ fn read(tensor: Tensor, index: usize) -> f32 {
             DType::F16 => f16_to_f32(*(tensor.address as *const u16).add(index)),
             DType::Bf16 => bf16_to_f32(*(tensor.address as *const u16).add(index)),
             DType::Tf32 => round_tf32(*(tensor.address as *const f32).add(index)),
+            DType::E4m3 => e4m3_to_f32(*(tensor.address as *const u8).add(index)),
+            DType::E5m2 => e5m2_to_f32(*(tensor.address as *const u8).add(index)),
             _ => *(tensor.address as *const f32).add(index),
         }
     }
@@ -197,6 +201,20 @@ fn write(tensor: Tensor, index: usize, value: f32) {
             DType::F16 => *(tensor.address as *mut u16).add(index) = f32_to_f16(value),
             DType::Bf16 => *(tensor.address as *mut u16).add(index) = f32_to_bf16(value),
             _ => *(tensor.address as *mut f32).add(index) = value,
+        }
+    }
+}
+
+/// What tensor cores do, with their sums in the order of k.
+fn scaled_product(op: &ScaledProduct) {
+    let [first, second] = op.scales.map(|address| read(Tensor::f32(address), 0));
+    for row in 0..op.rows {
+        for column in 0..op.columns {
+            let chain = (0..op.depth).fold(0.0_f32, |sum, k| {
+                read(op.a, row * op.depth + k).mul_add(read(op.b, column * op.depth + k), sum)
+            });
+            let bias = op.bias.map_or(0.0, |bias| read(bias, column));
+            write(op.y, row * op.columns + column, chain * (first * second) + bias);
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Engine {
     ahead: bool,
     /// The sums of the fingerprint, where nothing changed since they were read.
     sums: Option<Vec<u8>>,
+    /// The stage that evaluates.
+    evaluated: usize,
     /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
     profile: Option<BTreeMap<String, OpTime>>,
 }
@@ -89,6 +91,7 @@ impl Engine {
             begun: None,
             ahead: false,
             sums: None,
+            evaluated: 0,
             profile: None,
         };
         engine.capture()?;
@@ -432,10 +435,16 @@ impl Backend for Engine {
         Ok(Seal(bytes))
     }
 
+    fn evaluate_as(&mut self, stage: usize) -> Result<(), ExecFault> {
+        self.evaluated = stage;
+        Ok(())
+    }
+
     fn predict(&mut self, batch: &Batch) -> Result<Vec<f32>, ExecFault> {
-        self.load(0, batch, true)?;
-        run(&mut *self.device, &self.stages[0].evaluation.parts[0])?;
-        let stage = &self.stages[0];
+        let number = self.evaluated;
+        self.load(number, batch, true)?;
+        run(&mut *self.device, &self.stages[number].evaluation.parts[0])?;
+        let stage = &self.stages[number];
         let value = stage.step.evaluation_prediction;
         let found = stage.evaluation.tensor_of(value);
         let elements = stage.step.value(value).elements();

@@ -33,6 +33,8 @@ pub(super) fn number(format: DType) -> i32 {
         DType::Bf16 => 2,
         DType::Tf32 => 3,
         DType::I32 => 4,
+        DType::E4m3 => 5,
+        DType::E5m2 => 6,
     }
 }
 
@@ -144,6 +146,28 @@ pub struct Matrix {
     pub batch_stride: usize,
 }
 
+/// A product of FP8 by the vendor's library: y\[r, c\] = (Σ a\[r, k\] · b\[c, k\]) · both inverses + bias\[c\]. All matrices lie close and
+/// row-major.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaledProduct {
+    /// rows × depth, E4M3 or E5M2.
+    pub a: Tensor,
+    /// columns × depth, E4M3.
+    pub b: Tensor,
+    /// rows × columns, bf16 or f32.
+    pub y: Tensor,
+    /// Rows of y; a multiple of 16, as the others.
+    pub rows: usize,
+    /// Columns of y.
+    pub columns: usize,
+    /// Length of the sums.
+    pub depth: usize,
+    /// Addresses of the f32 inverses of the scales of a and of b.
+    pub scales: [u64; 2],
+    /// In bf16 beside a y in bf16.
+    pub bias: Option<Tensor>,
+}
+
 /// One thing for the device to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
@@ -162,6 +186,8 @@ pub enum Launch {
     Product(Product),
     /// A library product to which a bias, an element for each column in the result's format, is added before it is rounded.
     BiasedProduct(Product, Tensor),
+    /// A library product of FP8.
+    ScaledProduct(ScaledProduct),
     /// A library convolution.
     Convolution(Convolution),
     /// Sets bytes to zero.
@@ -192,6 +218,9 @@ impl Launch {
                 let (from, to) = (a.tensor.format, y.tensor.format);
                 format!("{} {batch}{rows}×{columns}×{depth} {from} to {to}", self.name())
             }
+            Self::ScaledProduct(ScaledProduct { a, y, rows, columns, depth, .. }) => {
+                format!("{} {rows}×{columns}×{depth} {} to {}", self.name(), a.format, y.format)
+            }
             Self::Convolution(convolution) => format!("{} {}", self.name(), convolution.shape),
             _ => self.name().to_owned(),
         }
@@ -203,6 +232,7 @@ impl Launch {
             Self::Kernel { name, .. } => name,
             Self::Product(_) => "library product",
             Self::BiasedProduct(..) => "library product with bias",
+            Self::ScaledProduct(_) => "library product of fp8",
             Self::Convolution(convolution) => convolution.shape.name(),
             Self::Clear { .. } => "clear",
             Self::Copy { .. } => "copy",
@@ -307,6 +337,11 @@ impl Launches {
         if product.rows * product.columns * product.batch > 0 {
             self.list.push(Launch::BiasedProduct(product, bias));
         }
+    }
+
+    /// A library product of FP8, none of whose sizes is 0.
+    pub fn scaled_product(&mut self, product: ScaledProduct) {
+        self.list.push(Launch::ScaledProduct(product));
     }
 
     /// A library convolution, none of whose sizes is 0.

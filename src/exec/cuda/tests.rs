@@ -14,6 +14,7 @@ mod near;
 mod pointwise;
 mod rows;
 mod samples;
+mod scaled;
 mod sequence;
 mod shape;
 mod shards;
@@ -28,6 +29,7 @@ use super::dispatch::{self, Arithmetic, Call, Operand};
 use super::emulated::Emulated;
 use super::launch::{Launch, Launches, Tensor};
 use crate::arithmetic::Isa;
+use crate::arithmetic::eight::{e4m3_to_f32, e5m2_to_f32, f32_to_e4m3, f32_to_e5m2};
 use crate::arithmetic::half::{Format, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round};
 use crate::exec::cpu;
 use crate::exec::cpu::buffer::Buffer;
@@ -290,6 +292,8 @@ fn to_bytes(buffer: &Buffer, format: DType) -> Vec<u8> {
         (Buffer::Float(values), DType::Bf16) => {
             values.iter().flat_map(|value| f32_to_bf16(*value).to_le_bytes()).collect()
         }
+        (Buffer::Float(values), DType::E4m3) => values.iter().map(|value| f32_to_e4m3(*value)).collect(),
+        (Buffer::Float(values), DType::E5m2) => values.iter().map(|value| f32_to_e5m2(*value)).collect(),
         (Buffer::Float(values), _) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
     }
 }
@@ -303,6 +307,8 @@ fn from_device(device: &mut dyn Device, tensor: Tensor, value: &Value) -> Buffer
         DType::I32 => Buffer::Integer(words().map(|word| i32::from_le_bytes(*word)).collect()),
         DType::F16 => Buffer::Float(pairs().map(f16_to_f32).collect()),
         DType::Bf16 => Buffer::Float(pairs().map(bf16_to_f32).collect()),
+        DType::E4m3 => Buffer::Float(bytes.iter().copied().map(e4m3_to_f32).collect()),
+        DType::E5m2 => Buffer::Float(bytes.iter().copied().map(e5m2_to_f32).collect()),
         _ => Buffer::Float(words().map(|word| f32::from_le_bytes(*word)).collect()),
     }
 }

@@ -29,19 +29,25 @@ impl Autocast {
     /// A policy of one's own.
     ///
     /// # Errors
-    /// tf32 as the low format, which Candle has no tensors of.
+    /// tf32 as the low format, which Candle has no tensors of, and FP8, whose scales it has no place for.
     pub fn of(policy: Policy) -> Result<Self> {
         let low = match policy.low {
             Format::F16 => DType::F16,
             Format::Bf16 => DType::BF16,
             Format::F32 => DType::F32,
-            Format::Tf32 => {
-                return Err(Error::Msg(
-                    "found the low format tf32, expected f16, bf16 or f32: Candle has no tensors of it"
-                        .to_owned(),
-                ));
+            Format::Tf32 | Format::E4m3 | Format::E5m2 => {
+                return Err(Error::Msg(format!(
+                    "found the low format {}, expected f16, bf16 or f32: Candle has no tensors of it",
+                    crate::graph::DType::from(policy.low)
+                )));
             }
         };
+        if policy.eight.is_some() {
+            return Err(Error::Msg(format!(
+                "found FP8 in `{}`, expected a policy of f16, bf16 or f32: the products of Candle's tensors have no scales",
+                policy.name
+            )));
+        }
         Ok(Self { policy, low })
     }
 

@@ -8,8 +8,10 @@
 
 mod autocast;
 mod scaler;
+mod several;
 #[cfg(test)]
 mod tests;
 
 pub use autocast::{Autocast, Region};
 pub use scaler::{Backward, GradScaler, Outcome, Scaled, State, Stepped, Unscaled};
+pub use several::{Several, SteppedSeveral};

@@ -99,6 +99,12 @@ impl GradScaler {
         Ok(())
     }
 
+    /// Moves the scale after a step in which a non-finite gradient was `found`, or not.
+    pub(super) fn moved(&mut self, found: bool) -> Outcome {
+        let outcome = self.scaling.step(found);
+        Outcome { skipped: found, scale: outcome.before, next_scale: outcome.after.scale, stop: outcome.stop }
+    }
+
     /// Multiplies a loss by the scale, in f32.
     ///
     /// # Errors
@@ -197,7 +203,30 @@ pub struct Unscaled<'a> {
     found: bool,
 }
 
+/// Scales the variables' gradients so that their norm is at most `max_norm`; gives the norm that they had.
+pub(super) fn clipped(gradients: &mut GradStore, variables: &[Var], max_norm: f32) -> Result<f32> {
+    let mut squares = 0.0_f32;
+    for variable in variables {
+        if let Some(gradient) = gradients.get(variable) {
+            squares += gradient.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>()?;
+        }
+    }
+    let norm = squares.sqrt();
+    let coefficient = crate::exec::reference::update::clip_coefficient(norm, max_norm);
+    for variable in variables {
+        if let Some(gradient) = gradients.remove(variable) {
+            gradients.insert(variable, gradient.affine(f64::from(coefficient), 0.0)?);
+        }
+    }
+    Ok(norm)
+}
+
 impl<'a> Unscaled<'a> {
+    /// The scaler, the gradients, and whether one was not finite.
+    pub(super) fn into_parts(self) -> (&'a mut GradScaler, GradStore, bool) {
+        (self.scaler, self.gradients, self.found)
+    }
+
     /// Whether a gradient was not finite.
     pub fn found_non_finite(&self) -> bool {
         self.found
@@ -214,19 +243,7 @@ impl<'a> Unscaled<'a> {
     /// # Errors
     /// Candle's own.
     pub fn clip(mut self, variables: &[Var], max_norm: f32) -> Result<(Self, f32)> {
-        let mut squares = 0.0_f32;
-        for variable in variables {
-            if let Some(gradient) = self.gradients.get(variable) {
-                squares += gradient.to_dtype(DType::F32)?.sqr()?.sum_all()?.to_scalar::<f32>()?;
-            }
-        }
-        let norm = squares.sqrt();
-        let coefficient = crate::exec::reference::update::clip_coefficient(norm, max_norm);
-        for variable in variables {
-            if let Some(gradient) = self.gradients.remove(variable) {
-                self.gradients.insert(variable, gradient.affine(f64::from(coefficient), 0.0)?);
-            }
-        }
+        let norm = clipped(&mut self.gradients, variables, max_norm)?;
         Ok((self, norm))
     }
 
@@ -253,12 +270,6 @@ pub struct Stepped<'a> {
 impl Stepped<'_> {
     /// Moves the scale.
     pub fn update(self) -> Outcome {
-        let outcome = self.scaler.scaling.step(self.found);
-        Outcome {
-            skipped: self.found,
-            scale: outcome.before,
-            next_scale: outcome.after.scale,
-            stop: outcome.stop,
-        }
+        self.scaler.moved(self.found)
     }
 }

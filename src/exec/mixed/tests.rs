@@ -238,3 +238,46 @@ fn a_floor_says_when_to_stop() -> Result<()> {
     assert_eq!((outcome.next_scale, outcome.stop), (1.0, Some(crate::exec::scaling::Stop::Floor(1.0))));
     Ok(())
 }
+
+#[test]
+fn each_loss_has_a_scale_of_its_own() -> Result<()> {
+    let weight = Var::from_tensor(&tensor(&[2.0, -3.0], &[2]))?;
+    let variables = [weight.clone()];
+    let scaler = |init: f32| {
+        let (floor, knobs, skips) = (1.0, ScaleKnobs::default(), SkipRules::default());
+        GradScaler::new(&Scaler::Dynamic {
+            init,
+            growth: 2.0,
+            backoff: 0.5,
+            interval: 2,
+            floor,
+            knobs,
+            skips,
+        })
+    };
+    let (mut first, mut second) = (scaler(1024.0), scaler(8.0));
+    let squares = || weight.sqr()?.sum_all();
+    let sum = |factor: f64| weight.as_tensor().affine(factor, 0.0)?.sum_all();
+    // The sum of both gradients, whatever their scales: 2 w + 5, of norm 9.06 before clipping to half of that.
+    let both = first.scale(&squares()?)?.backward()?.unscale(&variables)?;
+    let both = both.beside(second.scale(&sum(5.0)?)?.backward()?.unscale(&variables)?)?;
+    let (both, norm) = both.clip(&variables, 1e9)?;
+    assert_eq!(norm, 82.0_f32.sqrt());
+    let mut seen = Vec::new();
+    let outcomes = both
+        .step(|gradients| {
+            seen = gradients.get(&weight).expect("a gradient").to_vec1::<f32>()?;
+            Ok(())
+        })?
+        .update();
+    assert_eq!((seen, outcomes.len()), (vec![9.0, -1.0], 2));
+    assert!(outcomes.iter().all(|outcome| !outcome.skipped));
+    // The second overflows: its scale alone falls, and nothing is updated.
+    let both = first.scale(&squares()?)?.backward()?.unscale(&variables)?;
+    let both = both.beside(second.scale(&sum(f64::from(f32::MAX))?)?.backward()?.unscale(&variables)?)?;
+    assert!(both.found_non_finite());
+    let outcomes = both.step(|_| panic!("an update"))?.update();
+    assert!(outcomes.iter().all(|outcome| outcome.skipped));
+    assert_eq!((first.get(), second.get()), (2048.0, 4.0));
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! The matrix product by its definition: C\[i,j\] = Σ_k A\[i,k\]·B\[k,j\] as one chain of fused multiply-adds from +0 over
 //! ascending k, then the bias, then the rounding.
 
+use crate::arithmetic::eight::{round_e4m3, round_e5m2};
 use crate::arithmetic::fused_multiply_add;
 use crate::arithmetic::half::{Format, round_bf16, round_f16, round_tf32};
 use crate::exec::cpu::matrix::{Epilogue, MatrixRef, Product};
@@ -30,6 +31,8 @@ pub fn rounded(format: Format, value: f32) -> f32 {
         Format::F16 => round_f16(value),
         Format::Bf16 => round_bf16(value),
         Format::Tf32 => round_tf32(value),
+        Format::E4m3 => round_e4m3(value),
+        Format::E5m2 => round_e5m2(value),
     }
 }
 

@@ -21,6 +21,7 @@ pub mod rms_norm;
 pub mod rotary;
 pub mod rows;
 mod run;
+pub mod scaled;
 pub mod scaler;
 pub mod softmax;
 pub mod update;

@@ -17,7 +17,7 @@ use super::mean::{mean, mean_backward};
 use super::pool::{self, Pool};
 use super::softmax::{softmax, softmax_backward};
 use super::update::{self, Adam, Sgd};
-use super::{convolution, reduce};
+use super::{convolution, reduce, scaled};
 use crate::arithmetic::functions::power;
 use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::philox::Stream;
@@ -35,6 +35,14 @@ pub(in crate::exec) fn run(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
         Op::Linear { .. } | Op::LinearBackwardInput | Op::LinearBackwardWeight | Op::BiasBackward { .. } => {
             linear(call, outputs)
         }
+        Op::QuantisationScale { .. }
+        | Op::Quantise { .. }
+        | Op::AbsoluteMaximum
+        | Op::ScaledLinear { .. }
+        | Op::ScaledLinearBackwardInput
+        | Op::ScaledLinearBackwardWeight
+        | Op::AccumulateMaximum
+        | Op::RecordMaximum { .. } => scaled::run(call, outputs),
         Op::Conv2d { .. } | Op::Conv2dBackwardInput { .. } | Op::Conv2dBackwardWeight { .. } => {
             image(call, outputs)
         }

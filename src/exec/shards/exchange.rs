@@ -18,6 +18,8 @@ pub enum Order {
     Step {
         /// The step, from 0.
         number: u64,
+        /// The stage of the engine: which policy is in force, and whether the batch is full.
+        stage: u32,
         /// The learning rate.
         rate: f32,
         /// The learning rates of the groups that have their own.

@@ -21,12 +21,12 @@ pub fn follow(plan: &Plan, prepared: &Prepared, engine: &mut Sharded) -> Result<
         while let Some(next) = engine.hear()? {
             match next {
                 Order::State(cells) => take(engine, cells)?,
-                Order::Step { number, rate, group_rates } => {
+                Order::Step { number, stage, rate, group_rates } => {
                     for (group, rate) in group_rates {
                         engine.set_group_rate(group as usize, rate)?;
                     }
-                    let (stage, batches) = feed.batches(number, &mut order);
-                    engine.together(stage, &batches, number, rate)?;
+                    let (_, batches) = feed.batches(number, &mut order);
+                    engine.together(stage as usize, &batches, number, rate)?;
                 }
             }
         }

@@ -193,7 +193,8 @@ pub fn order(order: &Order) -> Frame {
                 }
             }
         }),
-        Order::Step { number, rate, group_rates } => Frame::of(Kind::Step, *number, |content| {
+        Order::Step { number, stage, rate, group_rates } => Frame::of(Kind::Step, *number, |content| {
+            content.number(*stage);
             content.number(rate.to_bits());
             for (group, rate) in group_rates {
                 content.number(*group);
@@ -220,12 +221,13 @@ pub fn read_order(frame: &Frame) -> Option<Order> {
             Some(Order::State(cells))
         }
         Kind::Step => {
+            let stage = content.number()?;
             let rate = f32::from_bits(content.number()?);
             let mut group_rates = Vec::new();
             while !content.is_empty() {
                 group_rates.push((content.number()?, f32::from_bits(content.number()?)));
             }
-            Some(Order::Step { number: frame.step, rate, group_rates })
+            Some(Order::Step { number: frame.step, stage, rate, group_rates })
         }
         _ => None,
     }

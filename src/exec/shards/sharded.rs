@@ -68,7 +68,7 @@ impl Sharded {
     }
 
     /// Tells the others of a step, and first of what they do not have yet.
-    fn tell(&mut self, number: u64, rate: f32) -> Result<(), ExecFault> {
+    fn tell(&mut self, stage: usize, number: u64, rate: f32) -> Result<(), ExecFault> {
         if !self.exchange.is_shared() {
             return Ok(());
         }
@@ -78,7 +78,8 @@ impl Sharded {
             self.told = true;
         }
         let group_rates = self.group_rates.iter().map(|(group, rate)| (*group, *rate)).collect();
-        self.exchange.agree(Some(Order::Step { number, rate, group_rates }))?;
+        let stage = u32::try_from(stage).unwrap_or(u32::MAX);
+        self.exchange.agree(Some(Order::Step { number, stage, rate, group_rates }))?;
         Ok(())
     }
 
@@ -169,7 +170,7 @@ impl Backend for Sharded {
     }
 
     fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault> {
-        self.tell(number, rate)?;
+        self.tell(stage, number, rate)?;
         self.done = Some(self.together(stage, batches, number, rate)?);
         Ok(())
     }
@@ -181,6 +182,10 @@ impl Backend for Sharded {
     fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault> {
         self.group_rates.insert(u32::try_from(group).unwrap_or(u32::MAX), rate);
         self.inner.set_group_rate(group, rate)
+    }
+
+    fn evaluate_as(&mut self, stage: usize) -> Result<(), ExecFault> {
+        self.inner.evaluate_as(stage)
     }
 
     fn set_scale(&mut self, scale: f32) -> Result<(), ExecFault> {

@@ -250,9 +250,9 @@ fn obey(sample: &Sample, engine: &mut Sharded, next: Order) -> Result<(), ExecFa
             });
             Ok(())
         }),
-        Order::Step { number, rate, .. } => {
+        Order::Step { number, stage, rate, .. } => {
             let batches = own(sample, number, engine);
-            engine.together(0, &batches, number, rate).map(|_| ())
+            engine.together(stage as usize, &batches, number, rate).map(|_| ())
         }
     }
 }
@@ -397,7 +397,7 @@ fn orders_arrive_as_they_were_given() {
     let orders = [
         Order::State(cells),
         Order::State(Vec::new()),
-        Order::Step { number: 9, rate: 0.1, group_rates: vec![(0, 0.2), (3, 0.4)] },
+        Order::Step { number: 9, stage: 3, rate: 0.1, group_rates: vec![(0, 0.2), (3, 0.4)] },
     ];
     for given in orders {
         assert_eq!(read_order(&order(&given)), Some(given));

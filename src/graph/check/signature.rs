@@ -3,6 +3,7 @@
 //! Forward rules come from `infer`; a backward op is checked against the forward rule that it reverses.
 
 mod attention;
+mod scaled;
 
 use super::super::infer::{self, Fault};
 use super::super::{DType, Op, Value};
@@ -15,6 +16,14 @@ use crate::plan::Optimizer;
 pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), String> {
     let edges = Edges { inputs, outputs };
     match op {
+        Op::QuantisationScale { .. }
+        | Op::Quantise { .. }
+        | Op::AbsoluteMaximum
+        | Op::ScaledLinear { .. }
+        | Op::ScaledLinearBackwardInput
+        | Op::ScaledLinearBackwardWeight
+        | Op::AccumulateMaximum
+        | Op::RecordMaximum { .. } => scaled::signature(op, edges),
         Op::Linear { .. }
         | Op::Conv2d { .. }
         | Op::Embedding { .. }
@@ -82,6 +91,7 @@ pub fn signature(op: &Op, inputs: &[&Value], outputs: &[&Value]) -> Result<(), S
         | Op::Update { .. }
         | Op::CommitBuffer { .. }
         | Op::AdvanceStep { .. }
+        | Op::CountSkips { .. }
         | Op::ScalerUpdate { .. }
         | Op::Clear => update(op, edges),
     }
@@ -141,7 +151,10 @@ fn float(value: &Value) -> Result<(), String> {
 
 /// A float that a product can have: tf32 as well.
 fn operand(value: &Value) -> Result<(), String> {
-    require(value.dtype != DType::I32, || format!("`{}` is i32, and must be a float", value.name))
+    require(value.dtype != DType::I32, || format!("`{}` is i32, and must be a float", value.name))?;
+    require(!value.dtype.is_eight(), || {
+        format!("`{}` is {}, which scaled products alone read", value.name, value.dtype)
+    })
 }
 
 /// The result of a product of operands, or the gradient of one: as they are, and f32 beside tf32.
@@ -558,6 +571,15 @@ fn update(op: &Op, edges: Edges) -> Result<(), String> {
             let ([step], [result]) = edges.counts()?;
             scalar(step, DType::I32)?;
             require(step.name == result.name, || "its result is not the step, in place".to_owned())
+        }
+        Op::CountSkips { found } => {
+            let (edges, flag) = split_flag(edges, 2, *found)?;
+            flag.map_or(Ok(()), |flag| scalar(flag, DType::F32))?;
+            let (counts, results) = edges.counts::<2, 2>()?;
+            counts.iter().try_for_each(|count| scalar(count, DType::I32))?;
+            require(counts.iter().zip(&results).all(|(count, result)| count.name == result.name), || {
+                "its results are not its counts, in place".to_owned()
+            })
         }
         Op::ScalerUpdate { guard: None, .. } => {
             let ([scale, tracker, found], [new_scale, new_tracker]) = edges.counts()?;

@@ -8,6 +8,17 @@ use serde_json::{Value, json};
 pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
     match op {
         Op::Linear { bias } => vec![("bias", json!(bias))],
+        Op::QuantisationScale { format, margin } => {
+            vec![("format", json!(DType::from(*format).name())), ("margin", json!(margin))]
+        }
+        Op::Quantise { maximum } => vec![("maximum", json!(maximum))],
+        Op::ScaledLinear { bias, recipe } => vec![
+            ("bias", json!(bias)),
+            ("scaling", json!(recipe.name())),
+            ("history", json!(recipe.history)),
+            ("margin", json!(recipe.margin)),
+        ],
+        Op::RecordMaximum { found } | Op::CountSkips { found } => vec![("found", json!(found))],
         Op::Conv2d { stride, padding, dilation, groups, bias } => vec![
             ("stride", json!(stride)),
             ("padding", json!(padding)),
@@ -129,6 +140,10 @@ pub fn attributes(op: &Op) -> Vec<(&'static str, Value)> {
         | Op::Cast
         | Op::LinearBackwardInput
         | Op::LinearBackwardWeight
+        | Op::AbsoluteMaximum
+        | Op::ScaledLinearBackwardInput
+        | Op::ScaledLinearBackwardWeight
+        | Op::AccumulateMaximum
         | Op::BatchNormBackward
         | Op::LayerNormBackward
         | Op::RmsNormBackward

@@ -17,7 +17,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
 }
 
 /// Elements before the last axis, and the last axis.
-fn rows_and_columns(shape: &[usize]) -> (usize, usize) {
+pub(super) fn rows_and_columns(shape: &[usize]) -> (usize, usize) {
     match shape.split_last() {
         Some((last, before)) => (before.iter().product(), *last),
         None => (1, 1),

@@ -6,10 +6,12 @@ mod linear;
 mod loss;
 mod norm;
 mod pointwise;
+mod scaled;
 mod sequence;
 mod shape;
 mod update;
 
+pub(in crate::exec) use scaled::shapes;
 pub use shape::relayout;
 
 use super::buffer::Buffer;
@@ -103,6 +105,7 @@ impl Call<'_> {
 pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
     match Family::of(call.op) {
         Family::Linear => linear::run(call, outputs),
+        Family::Scaled => scaled::run(call, outputs),
         Family::Sequence => sequence::run(call, outputs),
         Family::Image | Family::Pool => image::run(call, outputs),
         Family::Norm => norm::run(call, outputs),

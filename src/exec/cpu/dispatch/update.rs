@@ -52,6 +52,13 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
                 *step = step.saturating_add(1);
             }
         }
+        Op::CountSkips { found } => {
+            let skipped = *found && call.inputs[2].scalar() != 0.0;
+            let [row, longest] = [0, 1].map(|index| outputs[index].integers(1).first().copied().unwrap_or(0));
+            let row = if skipped { row.saturating_add(1) } else { 0 };
+            outputs[0].integers_mut(1).fill(row);
+            outputs[1].integers_mut(1).fill(longest.max(row));
+        }
         Op::ScalerUpdate { growth, backoff, interval, guard } => {
             let interval = i32::try_from(*interval).unwrap_or(i32::MAX);
             let rule = ScaleRule { guard: *guard, ..ScaleRule::torch(*growth, *backoff, interval) };

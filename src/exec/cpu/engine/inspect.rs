@@ -22,7 +22,7 @@ pub(super) trait Watch: Send {
 
 /// Whether a node writes what persists, so that looking must leave it out.
 pub(super) fn persists(op: &Op) -> bool {
-    matches!(op, Op::Accumulate | Op::StageBuffer)
+    matches!(op, Op::Accumulate | Op::StageBuffer | Op::AccumulateMaximum)
 }
 
 struct First(Option<NonFinite>);

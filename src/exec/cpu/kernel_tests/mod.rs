@@ -11,6 +11,7 @@ mod layouts;
 mod norms;
 mod pools;
 mod reductions;
+mod scaled;
 mod sequences;
 mod torch;
 mod updates;

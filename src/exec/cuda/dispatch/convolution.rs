@@ -116,7 +116,7 @@ fn shape(
         DType::F16 | DType::Bf16 => 8,
         DType::Tf32 => 4,
         DType::F32 => 1,
-        DType::I32 => return None,
+        DType::I32 | DType::E4m3 | DType::E5m2 => return None,
     };
     if result != format.gradient() {
         return None;

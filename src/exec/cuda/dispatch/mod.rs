@@ -13,6 +13,7 @@ mod norm;
 mod pointwise;
 mod pool;
 pub(super) mod products;
+mod scaled;
 mod sequence;
 mod shape;
 mod unfold;
@@ -139,6 +140,7 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     launches.begin_node();
     match Family::of(call.op) {
         Family::Linear => linear::run(call, launches),
+        Family::Scaled => scaled::run(call, launches),
         Family::Sequence => sequence::run(call, launches),
         Family::Image => image::run(call, launches),
         Family::Pool => pool::run(call, launches),

@@ -47,6 +47,10 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
             let arguments = Arguments::new().address(y.address).tensor(optional(call, *found, 1));
             launches.each("advance_step", 1, arguments);
         }
+        Op::CountSkips { found } => {
+            let arguments = Arguments::new().address(y.address).address(call.output(1).address);
+            launches.each("count_skips", 1, arguments.tensor(optional(call, *found, 2)));
+        }
         Op::ScalerUpdate { growth, backoff, interval, guard } => {
             let arguments = Arguments::new().tensor(y).address(call.output(1).address).tensor(call.input(2));
             let arguments = arguments.double(*growth).double(*backoff);

@@ -13,15 +13,15 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// Bytes of workspace: what cuBLAS itself takes on Hopper. Its size takes part in the choice of the algorithm, so it is fixed.
-const WORKSPACE: usize = 32 << 20;
+pub(super) const WORKSPACE: usize = 32 << 20;
 
 /// cuBLAS, set up.
 pub(super) struct Products {
     handle: Arc<CudaBlas>,
     /// cublasLt, for products with a bias: it adds it before the result is rounded and written.
-    light: light_sys::cublasLtHandle_t,
-    stream: driver_sys::CUstream,
-    workspace: u64,
+    pub(super) light: light_sys::cublasLtHandle_t,
+    pub(super) stream: driver_sys::CUstream,
+    pub(super) workspace: u64,
 }
 
 impl Drop for Products {
@@ -221,7 +221,7 @@ fn light_type(format: DType) -> light_sys::cudaDataType {
     }
 }
 
-fn light_failed(doing: &str, error: light::CublasError) -> ExecFault {
+pub(super) fn light_failed(doing: &str, error: light::CublasError) -> ExecFault {
     ExecFault::device(format!("{doing}: cublasLt says {:?}", error.0))
         .help("`amp env` says which cuBLAS was found")
 }
@@ -339,6 +339,9 @@ fn data_type(format: DType) -> Result<sys::cudaDataType, ExecFault> {
         DType::F32 | DType::Tf32 => Ok(sys::cudaDataType::CUDA_R_32F),
         DType::F16 => Ok(sys::cudaDataType::CUDA_R_16F),
         DType::Bf16 => Ok(sys::cudaDataType::CUDA_R_16BF),
+        DType::E4m3 | DType::E5m2 => {
+            Err(ExecFault::device(format!("a plain matrix product of {format}, expected a scaled one")))
+        }
         DType::I32 => Err(ExecFault::device("a matrix product of integers, expected a float format")),
     }
 }

@@ -20,8 +20,9 @@ typedef unsigned long long u64;
 typedef unsigned int u32;
 typedef unsigned short u16;
 
-// How elements lie in memory and what a store rounds to; the numbers are those of `Storage` in tensor.rs.
-enum Format { F32 = 0, F16 = 1, BF16 = 2, TF32 = 3, I32 = 4 };
+// How elements lie in memory and what a store rounds to; the numbers are those of `number` in launch.rs. FP8
+// is read and written by kernels of its own alone; see eight.cuh.
+enum Format { F32 = 0, F16 = 1, BF16 = 2, TF32 = 3, I32 = 4, E4M3 = 5, E5M2 = 6 };
 
 // A value: memory and format. Sizes are arguments of their own.
 struct Tensor {

@@ -136,6 +136,12 @@ inline int atomicAdd(int* address, int value) {
     return before;
 }
 
+inline int atomicMax(int* address, int value) {
+    int before = *address;
+    if (value > before) *address = value;
+    return before;
+}
+
 inline int atomicMin(int* address, int value) {
     int before = *address;
     if (value < before) *address = value;

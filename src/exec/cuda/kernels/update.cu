@@ -294,6 +294,14 @@ KERNEL(advance_step, int* step, Tensor found) {
     *step = *step == 0x7fffffff ? *step : *step + 1;
 }
 
+// Skipped steps in a row, and the longest row.
+KERNEL(count_skips, int* row, int* longest, Tensor found) {
+    if (thread_number() != 0) return;
+    int now = skipped(found) ? (*row == 0x7fffffff ? *row : *row + 1) : 0;
+    *row = now;
+    *longest = now > *longest ? now : *longest;
+}
+
 // The counts of tolerated non-finite steps and of skipped steps in a row are there when the rule has a guard.
 KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth, double backoff, int interval, int* tolerated,
        int* skips, int hysteresis, int refill_on_good, int late, float floor, float ceiling) {

@@ -11,7 +11,7 @@ use crate::exec::cpu::recompute_tests::every_way;
 use crate::exec::program::{Action, Place, Program};
 use crate::exec::state::{self, Position};
 use crate::graph::{LabelKind, StepGraph};
-use crate::plan::Policy;
+use crate::plan::{Policy, Recipe};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A batch of 4 of what a sample is fed.
@@ -48,6 +48,11 @@ pub(super) fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
             let step = sample.compile().step;
             found.push((format!("{name} {policy_name}"), sample, step));
         }
+    }
+    for (name, history) in [("delayed fp8", 3), ("current fp8", 0)] {
+        let sample = samples::eight(Recipe { history, margin: 0 });
+        let step = sample.compile().step;
+        found.push((name.to_owned(), sample, step));
     }
     found
 }

@@ -1,0 +1,156 @@
+//! A precision that changes during the run: what the record says of it, that runs go on in the right one, and what a lock has of it.
+
+use super::kills::{RICH, kill_and_resume, latest};
+use super::{Place, amp, repository};
+
+/// A run whose scale begins so high that three steps in a row are skipped, and that has a last policy from a step on.
+fn changing() -> String {
+    let policies = "precision \"std:precision/amp-fp16\" {\n    layer \"head\" dtype=\"f32\"\n    \
+                    after skipped-in-row=3 policy=\"amp-bf16\"\n    from step=17 policy=\"fp32\" scaler=\"none\"\n}";
+    RICH.replace("precision \"std:precision/amp-fp16\"", policies).replace("init=65536.0", "init=1e30")
+}
+
+/// Each change of policy in a record: steps that were done, number, name, condition.
+fn changes(place: &Place, store: &str) -> Vec<(u64, u64, String, String)> {
+    let record = std::fs::read_to_string(latest(&place.path(store)).expect("a record")).expect("a record");
+    let lines = record.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let phases = lines.filter(|line| line["event"] == "phase").map(|line| line["hashed"].clone());
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+    phases
+        .map(|line| {
+            let number = |name: &str| line[name].as_u64().expect("a number");
+            (number("step"), number("phase"), text(&line["policy"]), text(&line["because"]))
+        })
+        .collect()
+}
+
+#[test]
+fn the_record_says_which_policy_takes_over_and_why() {
+    let place = Place::with_manifest(&changing());
+    let answer = place.amp(&["run"]).ends(0);
+    let expected = [
+        (3, 1, "std:precision/amp-bf16", "after 3 skipped steps in a row"),
+        (16, 2, "std:precision/fp32", "from step 17"),
+    ];
+    let found = changes(&place, ".amp");
+    let found: Vec<(u64, u64, &str, &str)> = found
+        .iter()
+        .map(|(step, phase, policy, why)| (*step, *phase, policy.as_str(), why.as_str()))
+        .collect();
+    assert_eq!(found, expected);
+    assert!(answer.stderr.contains("std:precision/fp32, from step 17"), "{}", answer.stderr);
+    let record = std::fs::read_to_string(latest(&place.path(".amp")).expect("a record")).expect("a record");
+    let steps: Vec<serde_json::Value> = record
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|line: &serde_json::Value| line["event"] == "step")
+        .collect();
+    let skipped: Vec<bool> = steps.iter().map(|line| line["hashed"]["skipped"] == true).collect();
+    assert_eq!(skipped.iter().take(4).collect::<Vec<_>>(), [&true, &true, &true, &false]);
+    assert!(!skipped[3..].contains(&true));
+    // A scaler that the line names begins anew: without one, losses are not scaled.
+    assert_eq!(steps[16]["hashed"]["scale"], 1.0);
+    assert_ne!(steps[15]["hashed"]["scale"], 1.0);
+    // The listing names each policy before its casts.
+    let shown = place.amp(&["graph", "--stage", "precision", "--why", "head"]).ends(0).stdout;
+    for line in [
+        "at first: std:precision/amp-fp16",
+        "after 3 skipped steps in a row: std:precision/amp-bf16",
+        "from step 17: std:precision/fp32",
+    ] {
+        assert!(shown.contains(line), "{line} in\n{shown}");
+    }
+}
+
+#[test]
+fn a_killed_run_goes_on_in_the_policy_of_its_step() {
+    let place = Place::with_manifest(&changing());
+    let said = kill_and_resume(&|arguments| amp(arguments), &place.path(""), 5, 31);
+    assert!(said.starts_with("5 kills"), "{said}");
+}
+
+#[test]
+fn a_repeated_run_and_its_parts_change_alike() {
+    let place = Place::with_manifest(&changing());
+    let _ = place.amp(&["run", "-q", "--record"]).ends(0);
+    let _ = place.amp(&["verify", "-q"]).ends(0);
+    let record = latest(&place.path(".amp")).expect("a record");
+    let record = record.to_str().expect("a path");
+    let _ = place.amp(&["verify", record, "--segments", "4", "-q"]).ends(0);
+}
+
+#[test]
+fn every_policy_is_in_the_run_id() {
+    let id = |text: &str| {
+        let place = Place::with_manifest(text);
+        let _ = place.amp(&["lock", "-q"]).ends(0);
+        let lock = place.read("manifest.lock");
+        lock.lines().find(|line| line.contains("id=")).expect("a run id").to_owned()
+    };
+    let text = changing();
+    let changed = [
+        text.replace("step=17", "step=18"),
+        text.replace("skipped-in-row=3", "skipped-in-row=4"),
+        text.replace("skipped-in-row=3", "skipped=3"),
+        text.replace("policy=\"fp32\"", "policy=\"tf32\""),
+        text.replace("policy=\"fp32\" scaler=\"none\"", "policy=\"fp32\""),
+    ];
+    let first = id(&text);
+    assert_eq!(id(&text), first);
+    for other in changed {
+        assert_ne!(other, text);
+        assert_ne!(id(&other), first, "{other}");
+    }
+}
+
+#[test]
+fn fp8_trains_and_goes_on_where_it_was_killed() {
+    let text = RICH
+        .replace("shape 1 8 8\n", "")
+        .replace("batch 8 ", "batch 16 ")
+        .replace(
+            "model \"std:models/cnn\" channels=4 classes=10 dropout=0.25 norm=#true",
+            "model \"std:models/mlp\" hidden=32 layers=3 classes=10",
+        )
+        .replace("precision \"std:precision/amp-fp16\"", "precision \"fp8-hybrid\" history=4")
+        .replace("scaler \"std:scalers/dynamic\" init=65536.0 interval=7", "");
+    let place = Place::with_manifest(&text);
+    let said = kill_and_resume(&|arguments| amp(arguments), &place.path(""), 3, 5);
+    assert!(said.starts_with("3 kills"), "{said}");
+    let record = latest(&place.path("straight")).expect("a record");
+    let text = std::fs::read_to_string(record).expect("a record");
+    let losses: Vec<f64> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+        .filter(|line| line["event"] == "step")
+        .map(|line| line["hashed"]["loss"].as_f64().expect("a loss"))
+        .collect();
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&losses[losses.len() - 6..]) < 0.8 * mean(&losses[..6]), "{losses:?}");
+}
+
+/// Each complaint of `docs/amp.md` names a test that there is.
+#[test]
+fn complaints_name_tests_that_there_are() {
+    let page = std::fs::read_to_string(repository().join("docs/amp.md")).expect("the page");
+    let mut sources = String::new();
+    for folder in ["src", "tests"] {
+        for entry in walkdir::WalkDir::new(repository().join(folder)) {
+            let entry = entry.expect("the sources can be read");
+            if entry.path().extension().is_some_and(|extension| extension == "rs") {
+                sources += &std::fs::read_to_string(entry.path()).expect("a source");
+            }
+        }
+    }
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>())
+        .filter(|cells| cells.len() == 6 && cells[1].parse::<u32>().is_ok())
+        .collect();
+    let numbers: Vec<u32> = rows.iter().map(|cells| cells[1].parse().expect("a number")).collect();
+    assert_eq!(numbers, (1..=34).collect::<Vec<u32>>());
+    for cells in rows {
+        let name = cells[4].trim_matches('`');
+        assert!(sources.contains(&format!("fn {name}()")), "{}: there is no test `{name}`", cells[1]);
+    }
+}
