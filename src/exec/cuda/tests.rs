@@ -84,7 +84,7 @@ impl Case {
 
     /// Runs the op on the CPU backend: the bits to expect.
     fn expected(&self) -> Vec<Buffer> {
-        self.called(Isa::detect(), |call, outputs| cpu::dispatch::run(call, outputs)).1
+        self.called(Isa::detect(), cpu::dispatch::run).1
     }
 
     /// Has the op computed by something that takes a call of the CPU backend; what that answers, and the results.

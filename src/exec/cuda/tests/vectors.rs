@@ -247,9 +247,9 @@ fn every_implementation_gives_the_vectors_of_the_ops() {
                 }
             };
             for isa in Isa::available() {
-                same(&case.called(isa, |call, out| cpu::dispatch::run(call, out)).1, &isa.to_string());
+                same(&case.called(isa, cpu::dispatch::run).1, &isa.to_string());
             }
-            let (reached, found) = case.called(Isa::Scalar, |call, out| reference::run(call, out));
+            let (reached, found) = case.called(Isa::Scalar, reference::run);
             if reached {
                 same(&found, "the reference");
                 referred += 1;
