@@ -4,11 +4,12 @@
 //! done in one go or changes what a manifest means, a rejection without a fault, and a fault that cannot be shown.
 
 use amp::autodiff;
-use amp::diag::{Diagnostic, FileId, Severity, SourceMap, render_github, render_text, to_json};
+use amp::diag::{Diagnostic, FileId, Severity, SourceMap, render_text, to_json};
 use amp::digest::Digest;
 use amp::graph::{Features, LabelKind, print};
 use amp::lint;
 use amp::plan::Plan;
+use amp::report::findings::{Findings, github, junit, sarif};
 use amp::resolve::{check_module, resolve_text};
 use amp::syntax;
 use amp::world::Memory;
@@ -98,7 +99,8 @@ fn compile(plan: &Plan, sources: &SourceMap, mut faults: Vec<Diagnostic>) -> Str
 fn show(faults: &[Diagnostic], sources: &SourceMap) {
     let text = render_text(faults, sources, true);
     assert_eq!(text.is_empty(), faults.is_empty());
-    let _ = render_github(faults, sources);
+    let findings = Findings::of_diagnostics("amp check", "manifest.kdl", faults, sources);
+    let _ = (github(&findings), junit(&findings), sarif(&findings, 2));
     for fault in faults {
         let _ = to_json(fault, sources);
         assert!(!fault.message.is_empty());

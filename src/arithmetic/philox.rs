@@ -155,6 +155,12 @@ fn multiply(a: u32, b: u32) -> (u32, u32) {
     ((product >> 32) as u32, product as u32)
 }
 
+/// Philox4x32-10 of any counter and key, for known answers.
+#[cfg(test)]
+pub fn raw(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    philox(counter, key)
+}
+
 /// Philox4x32-10.
 #[inline(always)]
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {

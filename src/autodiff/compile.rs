@@ -29,7 +29,7 @@ impl Compiled {
     }
 }
 
-/// Compiles a plan for batches of `batch` these examples.
+/// Compiles a plan for batches of `batch` these examples. The graphs are those of one shard of such a batch.
 ///
 /// # Errors
 /// The faults of the first stage that has any: AMP03xx of the graph, AMP04xx of the precision policy.
@@ -54,7 +54,7 @@ pub fn compile_for(
     features: &Features,
     labels: LabelKind,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let graph = build_for(purpose, plan, batch, features, labels)?;
+    let graph = build_for(purpose, plan, plan.train.shard_of(batch), features, labels)?;
     let mut first = compile_graph(plan, &graph)?;
     for phase in 1..=plan.phases.len() {
         let later = compile_graph(&plan.in_phase(phase), &graph)?;

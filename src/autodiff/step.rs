@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// Makes the training step of a precise graph: of the plan, the optimizer, the scaler, clipping and accumulation count.
 ///
+/// A step adds up the gradients of its micro-batches and of the shards of each (`exec::shards`), each with its share of the loss.
+///
 /// The update phase is: unscale and check, global norm, clip coefficient, one update for each parameter in order of name,
 /// commit of the running statistics, step counter, scaler, and clearing of the accumulators.
 pub fn differentiate(precise: &PreciseGraph, plan: &Plan) -> StepGraph {
@@ -42,11 +44,16 @@ pub const ROWS: [&str; 2] = ["precision.row", "precision.longest_row"];
 /// A running statistic: the candidate that the forward pass computes, the pending copy that it reads, the committed one.
 struct Statistic {
     candidate: ValueId,
+    /// What the update commits: the candidate, or where a batch is cut the cell that takes the first shard's.
+    committed: ValueId,
     pending: ValueId,
     buffer: ValueId,
     /// The layer's node, for its path and place.
     node: Node,
 }
+
+/// How the names of statistics end that the update takes over from the first shard.
+const FIRST_SHARD: &str = "first_shard";
 
 /// What the scale of a quantisation follows from, and the greatest magnitude of this step.
 struct Maximum {
@@ -180,7 +187,15 @@ impl<'a> Builder<'a> {
                     .find(|known| known.value == buffer)
                     .map_or(0.0, |known| known.initial);
                 self.step.buffers.push(Buffer { value: pending, initial });
-                statistics.push(Statistic { candidate: node.outputs[output], pending, buffer, node });
+                let candidate = node.outputs[output];
+                let committed = if self.plan.train.shards > 1 {
+                    let of_first = self.like(buffer, FIRST_SHARD, Role::State);
+                    self.step.states.push(of_first);
+                    of_first
+                } else {
+                    candidate
+                };
+                statistics.push(Statistic { candidate, committed, pending, buffer, node });
             }
         }
         let StepGraph { buffers, values, .. } = &mut self.step;
@@ -192,7 +207,7 @@ impl<'a> Builder<'a> {
     fn backward(&mut self) {
         let Self { step, names, plan } = self;
         let last = step.micro.last().expect("a graph ends with its loss").clone();
-        let (node, seed) = seed(&mut step.values, names, &last, step.scale, plan.train.accumulate.max(1));
+        let (node, seed) = seed(&mut step.values, names, &last, step.scale, plan.train.gradients_a_step());
         let mut nodes = std::mem::take(&mut step.micro);
         let forward = nodes.len();
         let gradients = backward(&mut step.values, names, &mut nodes, step.loss, seed, &step.frozen);
@@ -207,9 +222,9 @@ impl<'a> Builder<'a> {
             .collect();
     }
 
-    /// Ends a micro-batch of several: gradients into accumulators, statistics into their pending copies.
+    /// Ends a micro-batch or shard of several: gradients into accumulators, statistics into their pending copies.
     fn accumulate(&mut self, statistics: &[Statistic]) {
-        if self.plan.train.accumulate <= 1 {
+        if self.plan.train.gradients_a_step() <= 1 {
             return;
         }
         for index in 0..self.step.gradients.len() {
@@ -255,7 +270,7 @@ impl<'a> Builder<'a> {
             })
             .collect();
         self.step.states.extend(maxima.iter().map(|maximum| maximum.history));
-        if self.plan.train.accumulate > 1 {
+        if self.plan.train.gradients_a_step() > 1 {
             for Maximum { maximum, node, .. } in &mut maxima {
                 let greatest = self.like(*maximum, "greatest", Role::State);
                 self.step.micro.push(Node {
@@ -278,7 +293,7 @@ impl<'a> Builder<'a> {
             inputs.extend(found);
             let op = Op::RecordMaximum { found: found.is_some() };
             self.update_node(&node.layer, op, inputs, vec![*history]);
-            if self.plan.train.accumulate > 1 {
+            if self.plan.train.gradients_a_step() > 1 {
                 self.update_node(&node.layer, Op::Clear, vec![*maximum], vec![*maximum]);
             }
         }
@@ -337,8 +352,8 @@ impl<'a> Builder<'a> {
     }
 
     fn commit(&mut self, statistics: &[Statistic], found: Option<ValueId>) {
-        for Statistic { candidate, pending, buffer, node } in statistics {
-            let mut inputs = vec![*candidate, *pending, *buffer];
+        for Statistic { committed, pending, buffer, node, .. } in statistics {
+            let mut inputs = vec![*committed, *pending, *buffer];
             inputs.extend(found);
             self.update_node(
                 &node.layer,
@@ -368,7 +383,7 @@ impl<'a> Builder<'a> {
             }
             self.update_node("scaler", op, inputs, outputs);
         }
-        if self.plan.train.accumulate > 1 {
+        if self.plan.train.gradients_a_step() > 1 {
             for index in 0..self.step.gradients.len() {
                 let accumulator = self.step.gradients[index];
                 let layer = layer_of(&self.step.value(self.step.parameters[index].value).name);

@@ -16,7 +16,32 @@ fn path(text: &str) -> Result<Utf8PathBuf, String> {
     Ok(text.into())
 }
 
-/// A count of threads. How many are too many is the machine's to say.
+/// A file for an answer, whose name says the form.
+fn answer_file(text: &str) -> Result<Utf8PathBuf, String> {
+    let file = path(text)?;
+    match file.extension() {
+        Some("json" | "xml" | "sarif") => Ok(file),
+        _ => Err(format!("found `{text}`, expected a name that ends with .json, .xml or .sarif")),
+    }
+}
+
+/// A URI: a scheme, a colon, and something without blanks after it.
+fn uri(text: &str) -> Result<String, String> {
+    let scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
+    };
+    match text.split_once(':') {
+        Some((head, rest))
+            if scheme(head) && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()) =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err(format!("found `{text}`, expected a URI such as https://example.com/team/trainer")),
+    }
+}
+
+/// A count of threads or workers. How many are too many is the machine's or the plan's to say.
 fn threads(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(0) => Err("found 0, expected at least 1".to_owned()),
@@ -106,6 +131,10 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Find the first step at which two runs differ, and in it the first op and element
     Bisect(BisectArguments),
+    /// Write a record, or two side by side, as a page with charts, a badge, or events for TensorBoard
+    Report(ReportArguments),
+    /// State what a run made and of what, as in-toto and SLSA say it, ready to be signed
+    Attest(AttestArguments),
     /// Say what this machine is
     Env(EnvArguments),
     /// Explain a code such as AMP0203
@@ -189,6 +218,12 @@ pub struct RunArguments {
     /// Stop when standard input ends; `verify` asks this of the runs that it repeats
     #[arg(long, hide = true)]
     pub stop_with_input: bool,
+    /// Processes on this machine that share the shards of each step; changes speed and never a bit
+    #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
+    pub workers: u16,
+    /// Which of the workers this process is, from 1; the first one asks this of those that it starts
+    #[arg(long, hide = true)]
+    pub worker: Option<u16>,
     /// Count the exponents of all values and gradients of these steps, such as `--probe=1,100` [default: 1]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub probe: Vec<u64>,
@@ -218,6 +253,9 @@ pub struct LockArguments {
     /// Update one node alone, such as `optimizer` or `data.source`
     #[arg(long, value_name = "NODE")]
     pub update: Option<String>,
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM", requires = "check")]
+    pub message_format: MessageFormat,
     /// Lock and store.
     #[command(flatten)]
     pub places: Places,
@@ -229,7 +267,7 @@ pub struct CheckArguments {
     /// Manifest, or the folder that it is in
     #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
-    /// Form of the answer
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
     pub message_format: MessageFormat,
     /// Say whether the run fits into a device with this much memory, such as 24GiB
@@ -246,6 +284,44 @@ pub enum MessageFormat {
     Json,
     /// Annotations of a GitHub workflow.
     Github,
+    /// JUnit XML, a test case for each check.
+    Junit,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+}
+
+impl MessageFormat {
+    /// The form as it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Json => "json",
+            Self::Github => "github",
+            Self::Junit => "junit",
+            Self::Sarif => "sarif",
+        }
+    }
+}
+
+impl Command {
+    /// The command as it is typed, and the form of its answer.
+    pub fn form(&self) -> (&'static str, MessageFormat) {
+        match self {
+            Self::Check(arguments) => ("amp check", arguments.message_format),
+            Self::Lock(arguments) => ("amp lock --check", arguments.message_format),
+            Self::Diff(arguments) => ("amp diff", arguments.message_format),
+            Self::Verify(arguments) => ("amp verify", arguments.message_format),
+            _ => ("amp", MessageFormat::Human),
+        }
+    }
+
+    /// Files that the answer is written into too.
+    pub fn files(&self) -> &[Utf8PathBuf] {
+        match self {
+            Self::Verify(arguments) => &arguments.write,
+            _ => &[],
+        }
+    }
 }
 
 /// Arguments of `graph`.
@@ -307,6 +383,9 @@ pub struct DiffArguments {
     /// Exit with 1 when they differ
     #[arg(long)]
     pub exit_code: bool,
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM", conflicts_with = "markdown")]
+    pub message_format: MessageFormat,
 }
 
 /// Arguments of `verify`.
@@ -331,6 +410,12 @@ pub struct VerifyArguments {
     /// Store folder for the repeated run [default: a temporary one]
     #[arg(value_parser = path, long, value_name = "PATH")]
     pub store: Option<Utf8PathBuf>,
+    /// Form of the answer: `json` is that of --json, the others are for pipelines
+    #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM")]
+    pub message_format: MessageFormat,
+    /// Write the answer into this file too, in the form that its name says: .json, .xml (JUnit) or .sarif; may be given more often
+    #[arg(long, value_name = "FILE", value_parser = answer_file, value_hint = ValueHint::FilePath)]
+    pub write: Vec<Utf8PathBuf>,
     /// Threads and instruction set.
     #[command(flatten)]
     pub machine: Machine,
@@ -353,6 +438,52 @@ pub struct BisectArguments {
     pub step: Option<u64>,
     /// Store folder for prepared data [default: the one that OLD lies in]
     #[arg(value_parser = path, long, value_name = "PATH", value_hint = ValueHint::DirPath)]
+    pub store: Option<Utf8PathBuf>,
+    /// Threads and instruction set.
+    #[command(flatten)]
+    pub machine: Machine,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub struct ReportArguments {
+    /// Record or folder of a run
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub record: Utf8PathBuf,
+    /// Record or folder of another run, to be shown beside it
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub other: Option<Utf8PathBuf>,
+    /// Page to write [default: report.html or comparison.html beside the record]
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<Utf8PathBuf>,
+    /// Write a badge: a picture, or with `.json` what badge services ask for
+    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub badge: Option<Utf8PathBuf>,
+    /// Answer of `amp verify --json` on this run: without it a badge says recorded, never reproduced
+    #[arg(value_parser = path, long, value_name = "FILE", requires = "badge", value_hint = ValueHint::FilePath)]
+    pub verdict: Option<Utf8PathBuf>,
+    /// Write a file of events for TensorBoard into this folder
+    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub tensorboard: Option<Utf8PathBuf>,
+}
+
+/// Arguments of `attest`.
+#[derive(Args, Debug)]
+pub struct AttestArguments {
+    /// Record or folder of a run that reached its end
+    #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
+    pub record: Utf8PathBuf,
+    /// Repeat the run and state whether it gave the same, too
+    #[arg(long)]
+    pub verify: bool,
+    /// Who ran it, as a URI, such as that of a workflow [default: this version of amp]
+    #[arg(long, value_name = "URI", value_parser = uri)]
+    pub builder: Option<String>,
+    /// Write the statements, what is to be signed, and envelopes into this folder instead of printing the statements
+    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: Option<Utf8PathBuf>,
+    /// Store folder for the repeated run [default: a temporary one]
+    #[arg(value_parser = path, long, value_name = "PATH", requires = "verify")]
     pub store: Option<Utf8PathBuf>,
     /// Threads and instruction set.
     #[command(flatten)]
@@ -395,6 +526,12 @@ pub struct InitArguments {
     /// Folder to write into
     #[arg(value_parser = path, default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: Utf8PathBuf,
+    /// Write what keeps the run of a manifest reproducible in CI instead: a workflow of GitHub, or a job of GitLab
+    #[arg(long, value_name = "SERVICE", value_parser = super::init::ci::NAMES, conflicts_with_all = ["kind", "data"])]
+    pub ci: Option<String>,
+    /// Manifest that `--ci` is for [default: manifest.kdl in the folder]
+    #[arg(value_parser = path, long, value_name = "PATH", requires = "ci", value_hint = ValueHint::FilePath)]
+    pub manifest: Option<Utf8PathBuf>,
     /// Kind of model [default: asked on a terminal, mlp otherwise]
     #[arg(long, value_parser = super::init::NAMES)]
     pub kind: Option<String>,

@@ -4,12 +4,11 @@ use super::args::BenchArguments;
 use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
-use crate::data::{Batches, Draw};
 use crate::diag::number::bytes;
 use crate::exec::backend::{Backend, Batch, OpTime};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
-use crate::exec::session::gather;
+use crate::exec::session::Feed;
 use crate::graph::totals::forward_multiply_adds;
 use crate::probe::Environment;
 use serde_json::json;
@@ -89,7 +88,7 @@ fn time(
     let rate = engine.matrix_rate()?;
     // The backward pass has two products for each of the forward pass (Chowdhery et al. 2022, "PaLM", appendix B).
     let multiply_adds =
-        3 * forward_multiply_adds(&ready.compiled.step) * u64::from(plan.train.accumulate.max(1));
+        3 * forward_multiply_adds(&ready.compiled.step) * u64::from(plan.train.gradients_a_step());
     let utilisation = multiply_adds as f64 / median / rate.multiply_adds_per_second;
     let examples = (plan.data.batch * plan.train.accumulate.max(1) as usize) as f64;
     if ui.json {
@@ -169,22 +168,12 @@ const MOST_NUMBERS: usize = 1 << 26;
 /// The micro-batches of the first steps.
 fn first_steps(ready: &pipeline::Ready) -> Result<Vec<Vec<Batch>>, Failure> {
     let plan = &ready.resolved.plan;
-    let split = ready
-        .prepared
-        .split("train")
-        .ok_or_else(|| Failure::new(Exit::Usage, "there is no training split"))?;
-    let batches =
-        Batches::new(split.length, plan.data.batch, plan.data.shuffle, plan.run.seed, plan.data.last)
-            .map_err(crate::exec::fault::ExecFault::from)?;
-    let order = batches.epoch(0);
-    let accumulate = plan.train.accumulate.max(1) as usize;
-    let batch = |index: usize| gather(&split, &order.batch(index), Draw { seed: plan.run.seed, epoch: 0 });
-    let step = |step: usize| (0..accumulate).map(|micro| batch(step * accumulate + micro)).collect();
-    let is_full =
-        |step: &Vec<Batch>| step.iter().all(|batch| batch.features.len() == plan.data.batch * split.width());
-    let numbers = (plan.data.batch * accumulate * split.width()).max(1);
-    let different = DIFFERENT.min(MOST_NUMBERS / numbers).max(2);
-    let steps: Vec<Vec<Batch>> = (0..different).map(step).filter(is_full).collect();
+    let (feed, mut order) = (Feed::new(plan, &ready.prepared)?, None);
+    let width = ready.prepared.split("train").map_or(1, |split| split.width());
+    let numbers = (plan.data.batch * plan.train.accumulate.max(1) as usize * width).max(1);
+    let different = DIFFERENT.min(MOST_NUMBERS / numbers).max(2) as u64;
+    let fed = (0..different).map(|step| feed.batches(step, &mut order));
+    let steps: Vec<Vec<Batch>> = fed.filter(|(stage, _)| *stage == 0).map(|(_, batches)| batches).collect();
     if steps.is_empty() {
         return Err(Failure::new(Exit::Usage, "the training split has fewer examples than one step takes"));
     }

@@ -2,40 +2,42 @@
 //!
 //! When the data is there, its shapes are used to check the model; when it is not, everything before that is checked.
 
-use super::args::{CheckArguments, MessageFormat};
+use super::args::CheckArguments;
 use super::failure::diagnostics_document;
 use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::diag::number::bytes;
 use crate::diag::{self, Diagnostic, Severity, SourceMap};
 use crate::graph::memory::DeviceMemory;
+use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
-    if ui.json && arguments.message_format == MessageFormat::Github {
-        return Err(Failure::new(
-            Exit::Usage,
-            "found `--message-format github` and `--json`, expected one of them",
-        )
-        .help("leave `--json` out for annotations, or `--message-format` for JSON"));
-    }
     let outcome = pipeline::check(&arguments.manifest, arguments.device_memory);
     let memory = outcome.as_ref().ok().and_then(|resolved| resolved.memory);
     let again = outcome.as_ref().ok().and_then(|resolved| resolved.again.clone());
     let class_names = outcome.as_ref().map(|resolved| resolved.class_names.clone()).unwrap_or_default();
     let (exit, diagnostics, sources) = answer(outcome)?;
-    show(&diagnostics, &sources, arguments, ui);
-    if count(&diagnostics, Severity::Error) > 0 {
+    let failed = count(&diagnostics, Severity::Error) > 0;
+    let fit = arguments.device_memory.filter(|_| !failed).map(|device| fits(device, memory, again));
+    show(&diagnostics, &sources, arguments, (exit, fit.as_ref()), ui);
+    if failed {
         return Ok(exit);
     }
     ui.status("Checked", &format!("{}: {}", arguments.manifest, verdict(&diagnostics)));
     if !class_names.is_empty() {
         ui.status("Classes", &named(&class_names));
     }
-    match arguments.device_memory {
-        Some(device) => fits(device, memory, again, ui),
-        None => Ok(Exit::Done),
+    let Some(fit) = fit else { return Ok(Exit::Done) };
+    if let Some(help) = fit.help.filter(|_| !ui.json) {
+        ui.error(None, &fit.words, Some(help));
+    } else {
+        ui.status("Needs", &fit.words);
     }
+    if let Some((verb, text)) = &fit.again {
+        ui.status(verb, text);
+    }
+    Ok(fit.exit)
 }
 
 /// Names that are shown of many classes.
@@ -51,17 +53,25 @@ fn named(names: &[String]) -> String {
     shown.join(", ") + &more
 }
 
-/// Whether the run fits into a device, be it by computing results again: exit code 1 when it does not, 7 when the sizes of the
-/// data are not known.
-fn fits(
-    device: u64,
-    needed: Option<DeviceMemory>,
-    again: Option<(String, u64)>,
-    ui: &Ui,
-) -> Result<Exit, Failure> {
+/// Whether a run fits into a device, be it by computing results again.
+struct Fit {
+    /// 0 when it does, 1 when it does not, 7 when the sizes of the data are not known.
+    exit: Exit,
+    words: String,
+    /// What is computed again, and what that gives.
+    again: Option<(&'static str, String)>,
+    /// What to do where it is not known.
+    help: Option<&'static str>,
+}
+
+fn fits(device: u64, needed: Option<DeviceMemory>, again: Option<(String, u64)>) -> Fit {
     let Some(needed) = needed else {
-        return Err(Failure::new(Exit::Inconclusive, "whether it fits is not known without the data")
-            .help("put the data in its place, or declare `synthetic` data of the same shape"));
+        return Fit {
+            exit: Exit::Inconclusive,
+            words: "whether it fits is not known without the data".to_owned(),
+            again: None,
+            help: Some("put the data in its place, or declare `synthetic` data of the same shape"),
+        };
     };
     let parts = format!(
         "{} of parameters and optimizer state, {} of activations and gradients, {} beside them",
@@ -71,18 +81,19 @@ fn fits(
     );
     let fits = needed.total() <= device;
     let verdict = if fits { "fits" } else { "does not fit" };
-    let what = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(device));
-    ui.status("Needs", &what);
-    let Some((what, memory)) = again.filter(|_| !fits) else {
-        return Ok(if fits { Exit::Done } else { Exit::No });
+    let words = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(device));
+    let (exit, again) = match again.filter(|_| !fits) {
+        None => (if fits { Exit::Done } else { Exit::No }, None),
+        Some((what, memory)) if memory > device => {
+            let text = format!("{} even when {what} are computed again", bytes(memory));
+            (Exit::No, Some(("Needs", text)))
+        }
+        Some((what, memory)) => {
+            let text = format!("{what} are computed again, with the same bits: {} fit", bytes(memory));
+            (Exit::Done, Some(("Recomputing", text)))
+        }
     };
-    if memory > device {
-        ui.status("Needs", &format!("{} even when {what} are computed again", bytes(memory)));
-        return Ok(Exit::No);
-    }
-    let text = format!("{what} are computed again, with the same bits: {} fit", bytes(memory));
-    ui.status("Recomputing", &text);
-    Ok(Exit::Done)
+    Fit { exit, words, again, help: None }
 }
 
 /// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.
@@ -110,18 +121,37 @@ fn count(diagnostics: &[Diagnostic], severity: Severity) -> usize {
     diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()
 }
 
-fn show(diagnostics: &[Diagnostic], sources: &SourceMap, arguments: &CheckArguments, ui: &Ui) {
-    match arguments.message_format {
-        _ if ui.json => ui.document(&diagnostics_document(diagnostics, sources)),
-        MessageFormat::Json => ui.document(&diagnostics_document(diagnostics, sources)),
-        MessageFormat::Github if !diagnostics.is_empty() => {
-            ui.data(&diag::render_github(diagnostics, sources))
-        }
-        MessageFormat::Human if !diagnostics.is_empty() => {
-            ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
-        }
-        _ => {}
+fn show(
+    diagnostics: &[Diagnostic],
+    sources: &SourceMap,
+    arguments: &CheckArguments,
+    (exit, fit): (Exit, Option<&Fit>),
+    ui: &Ui,
+) {
+    if ui.json {
+        return ui.document(&diagnostics_document(diagnostics, sources));
     }
+    let name = arguments.manifest.as_str();
+    let mut findings = Findings::of_diagnostics(ui.command, name, diagnostics, sources);
+    findings.checks.extend(fit.map(|fit| fit_check(fit, name)));
+    ui.findings(&findings, fit.map_or(exit, |fit| fit.exit));
+    if !diagnostics.is_empty() {
+        ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
+    }
+}
+
+fn fit_check(fit: &Fit, manifest: &str) -> Check {
+    let outcome = match fit.exit {
+        Exit::Done => Outcome::Passed,
+        Exit::No => Outcome::Failed,
+        _ => Outcome::Inconclusive,
+    };
+    let check = Check::new(format!("{manifest}: memory"), outcome);
+    if outcome == Outcome::Passed {
+        return check;
+    }
+    let rule = Rule::Code(crate::diag::codes::MEMORY);
+    check.with(Finding::new(rule, Level::Error, &fit.words).at(Some(Place::file(manifest))))
 }
 
 #[cfg(test)]

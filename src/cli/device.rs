@@ -9,6 +9,7 @@ use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
 use crate::exec::cuda::dispatch::Arithmetic;
+use crate::exec::shards::{Exchange, Local, Sharded};
 use crate::graph::StepGraph;
 use crate::plan::{self, Guarantee, Plan};
 use crate::probe::Environment;
@@ -104,13 +105,42 @@ pub struct Opened {
     pub platform: String,
     /// What it is, for people.
     pub name: String,
+    /// Bytes that its steps are planned to take, the largest counted.
+    pub memory: u64,
 }
 
-/// Opens the device and puts the step graphs (full batch first) on it, as they fit.
+impl Opened {
+    /// The same with the shards of a batch, if it is cut into any, which are combined by `exchange`.
+    #[must_use]
+    pub fn shared(self, plan: &Plan, exchange: Box<dyn Exchange>) -> Self {
+        if plan.train.shards <= 1 {
+            return self;
+        }
+        Self { backend: Box::new(Sharded::new(self.backend, exchange, &plan.train)), ..self }
+    }
+}
+
+/// Opens the device and puts the step graphs (full batch first) on it, as they fit. All shards of a batch are computed here.
+///
+/// # Errors
+/// As [`alone`].
+pub fn open(
+    kind: Kind,
+    plan: &Plan,
+    steps: Vec<StepGraph>,
+    asked: &Machine,
+    environment: &Environment,
+    ui: &Ui,
+) -> Result<Opened, Failure> {
+    let shards = plan.train.shards;
+    Ok(alone(kind, plan, steps, asked, environment, ui)?.shared(plan, Box::new(Local(shards))))
+}
+
+/// The same, but nobody combines shards.
 ///
 /// # Errors
 /// AMP0708 to AMP0710: too little memory, no kernel, no device.
-pub fn open(
+pub fn alone(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,
@@ -124,9 +154,10 @@ pub fn open(
         Kind::Cpu => {
             let steps = memory::fit(steps, memory::of_cpu(environment, asked), &memory::on_cpu, ui);
             memory::require_cpu(&steps, environment, asked)?;
+            let planned = steps.iter().map(memory::on_cpu).max().unwrap_or(0);
             let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
-            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name })
+            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name, memory: planned })
         }
         Kind::Cuda => {
             let device = cuda::open()?;
@@ -140,8 +171,9 @@ pub fn open(
             let room = free.into_iter().chain(asked.device_memory).min();
             let steps = memory::fit(steps, room, &needed, ui);
             memory::require_asked(&steps, &needed, asked)?;
+            let planned = steps.iter().map(needed).max().unwrap_or(0);
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
-            Ok(Opened { backend: Box::new(engine), platform, name })
+            Ok(Opened { backend: Box::new(engine), platform, name, memory: planned })
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::exit::Exit;
 use super::ui::Ui;
 use crate::diag::{self, Code, Diagnostic, SourceMap};
+use crate::report::findings::{Check, FAILURE, Finding, Findings, Level, Outcome, Rule};
 
 /// The end of a command that could not do its work.
 #[derive(Debug)]
@@ -81,40 +82,83 @@ impl Failure {
         }
     }
 
-    /// Shows it and returns its exit code.
-    pub fn show(&self, ui: &Ui) -> Exit {
+    /// Its exit code, its first permanent code and what to type next.
+    pub fn parts(&self) -> (Exit, Option<Code>, Option<&str>) {
+        let first = |diagnostics: &[Diagnostic]| diagnostics.first().map(|fault| fault.code);
         match self {
-            Self::Manifest { diagnostics, sources } => show_all(ui, diagnostics, sources, Exit::Usage),
-            Self::Faults { exit, diagnostics, sources } => show_all(ui, diagnostics, sources, *exit),
-            Self::Plain { exit, code, message, help, record } => {
-                if ui.json {
-                    let mut document = serde_json::json!({
-                        "schema": "amp.failure/1",
-                        "exit": exit.code(),
-                        "code": code.map(|code| code.to_string()),
-                        "message": message,
-                        "help": help,
-                    });
-                    if let Some(record) = record {
-                        document["record"] = record.as_str().into();
-                    }
-                    ui.document(&document);
-                } else {
-                    ui.error(*code, message, help.as_deref());
+            Self::Manifest { diagnostics, .. } => (Exit::Usage, first(diagnostics), None),
+            Self::Faults { exit, diagnostics, .. } => (*exit, first(diagnostics), None),
+            Self::Plain { exit, code, help, .. } => (*exit, *code, help.as_deref()),
+        }
+    }
+
+    /// It as findings, for a pipeline.
+    fn findings(&self, ui: &Ui) -> Findings {
+        match self {
+            Self::Manifest { diagnostics, sources } | Self::Faults { diagnostics, sources, .. } => {
+                Findings::of_diagnostics(ui.command, ui.command, diagnostics, sources)
+            }
+            Self::Plain { exit, code, message, help, .. } => {
+                let rule = code.map_or(FAILURE, Rule::Code);
+                let mut finding = Finding::new(rule, Level::Error, message);
+                finding.help.clone_from(help);
+                // What could not be asked was not answered with no.
+                let outcome = match exit {
+                    Exit::No | Exit::Integrity | Exit::NotDeterministic => Outcome::Failed,
+                    _ => Outcome::Inconclusive,
+                };
+                Findings {
+                    command: ui.command.to_owned(),
+                    checks: vec![Check::new(ui.command, outcome).with(finding)],
                 }
-                *exit
             }
         }
     }
-}
 
-fn show_all(ui: &Ui, diagnostics: &[Diagnostic], sources: &SourceMap, exit: Exit) -> Exit {
-    if ui.json {
-        ui.document(&diagnostics_document(diagnostics, sources));
-    } else {
-        ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
+    /// Its exit code.
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Manifest { .. } => Exit::Usage,
+            Self::Faults { exit, .. } | Self::Plain { exit, .. } => *exit,
+        }
     }
-    exit
+
+    /// It for programs.
+    fn document(&self) -> serde_json::Value {
+        match self {
+            Self::Manifest { diagnostics, sources } | Self::Faults { diagnostics, sources, .. } => {
+                diagnostics_document(diagnostics, sources)
+            }
+            Self::Plain { exit, code, message, help, record } => {
+                let mut document = serde_json::json!({
+                    "schema": "amp.failure/1",
+                    "exit": exit.code(),
+                    "code": code.map(|code| code.to_string()),
+                    "message": message,
+                    "help": help,
+                });
+                if let Some(record) = record {
+                    document["record"] = record.as_str().into();
+                }
+                document
+            }
+        }
+    }
+
+    /// Shows it and returns its exit code.
+    pub fn show(&self, ui: &Ui) -> Exit {
+        let (exit, findings) = (self.exit(), self.findings(ui));
+        ui.findings(&findings, exit);
+        ui.keep(&self.document(), &findings, exit);
+        match self {
+            _ if ui.json => ui.document(&self.document()),
+            Self::Manifest { diagnostics, sources } | Self::Faults { diagnostics, sources, .. } => {
+                ui.error_text(&diag::render_text(diagnostics, sources, ui.color));
+            }
+            Self::Plain { code, message, help, .. } => ui.error(*code, message, help.as_deref()),
+        }
+        exit
+    }
 }
 
 /// All diagnostics as one JSON document.

@@ -10,6 +10,7 @@ use super::{Exit, Failure, Ui, pipeline};
 use crate::arithmetic::Isa;
 use crate::exec::clock::Stopwatch;
 use crate::record::Record;
+use crate::report::findings::of_variations;
 use crate::report::variations::{self, Outcome, Report, Variation as Reported};
 use crate::store::write_file;
 use crate::verify::{Answer, Recorded, compare};
@@ -70,11 +71,13 @@ pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) 
         });
     }
     let exit = exit(&report);
-    if ui.json {
-        ui.document(&variations::json(&report, exit.code()));
-    } else {
-        ui.data(&variations::text(&report, ui.data_color()));
-    }
+    let document = variations::json(&report, exit.code());
+    ui.whole_answer(
+        &document,
+        |color| variations::text(&report, color),
+        &of_variations(ui.command, &report),
+        exit,
+    );
     Ok(exit)
 }
 

@@ -6,6 +6,7 @@
 //! answered; elsewhere none is.
 
 mod ask;
+pub mod ci;
 mod kinds;
 mod write;
 
@@ -36,6 +37,9 @@ struct Wanted {
 
 /// Runs the command; nothing that is there is written over.
 pub fn run(arguments: &InitArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(kind) = &arguments.ci {
+        return ci::run(kind, arguments, ui);
+    }
     let manifest = arguments.folder.join("manifest.kdl");
     if manifest.exists() {
         return Err(

@@ -4,7 +4,9 @@ use super::args::LockArguments;
 use super::lockfile::{self, side};
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui};
+use crate::diag::Diagnostic;
 use crate::lock::{self, Dropped, Lock, Stale};
+use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
 use serde_json::json;
 
 /// Runs the command.
@@ -60,17 +62,15 @@ pub fn with_platforms(fresh: &Lock, existing: Option<&(String, Lock)>) -> Lock {
 /// Says no with the stale nodes, or yes.
 fn check(ready: &Ready, ui: &Ui) -> Exit {
     let Some((text, locked)) = &ready.existing else {
+        let message = format!("there is no lock at `{}`", ready.lock_path);
         if ui.json {
             ui.document(&json!({
                 "schema": "amp.lock-check/1", "current": false, "missing": true,
                 "code": lock::MISSING.to_string(), "stale": [],
             }));
         } else {
-            ui.error(
-                Some(lock::MISSING),
-                &format!("there is no lock at `{}`", ready.lock_path),
-                Some("amp lock"),
-            );
+            ui.findings(&missing(ready, &message, ui), Exit::No);
+            ui.error(Some(lock::MISSING), &message, Some("amp lock"));
         }
         return Exit::No;
     };
@@ -81,6 +81,7 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
         (false, true) => Some(lock::NOT_CANONICAL),
         (false, false) => Some(lock::STALE),
     };
+    let exit = if current { Exit::Done } else { Exit::No };
     if ui.json {
         ui.document(&json!({
             "schema": "amp.lock-check/1",
@@ -89,16 +90,54 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
             "code": code.map(|code| code.to_string()),
             "stale": stale.iter().map(stale_json).collect::<Vec<_>>(),
         }));
-    } else if current {
+        return exit;
+    }
+    let mut answer = Check::new(ready.lock_path.as_str(), Outcome::Passed);
+    if current {
         ui.status("Current", &format!("{} {}", ready.lock_path, locked.header.id));
     } else if stale.is_empty() {
         let fault = lockfile::not_canonical(&ready.lock_path, text, locked, &ready.fresh);
         ui.error(code, &fault.message, fault.help.as_deref());
+        answer = not_canonical(ready, &fault);
     } else {
         let message = lockfile::stale_text(ready.lock_path.as_str(), &stale);
         ui.error(code, &message, Some("run `amp lock` to update it"));
+        answer = stale_check(ready, text, &stale);
     }
-    if current { Exit::Done } else { Exit::No }
+    ui.findings(&Findings { command: ui.command.to_owned(), checks: vec![answer] }, exit);
+    exit
+}
+
+fn missing(ready: &Ready, message: &str, ui: &Ui) -> Findings {
+    let finding = Finding::new(Rule::Code(lock::MISSING), Level::Error, message).help("amp lock");
+    let check = Check::new(ready.lock_path.as_str(), Outcome::Failed).with(finding);
+    Findings { command: ui.command.to_owned(), checks: vec![check] }
+}
+
+fn not_canonical(ready: &Ready, fault: &Diagnostic) -> Check {
+    let mut finding = Finding::new(Rule::Code(lock::NOT_CANONICAL), Level::Error, &fault.message)
+        .at(Some(Place::file(ready.lock_path.as_str())));
+    finding.help.clone_from(&fault.help);
+    Check::new(ready.lock_path.as_str(), Outcome::Failed).with(finding)
+}
+
+/// A finding for each node that a person changed, at its line of the lock; what follows from them is counted.
+fn stale_check(ready: &Ready, text: &str, stale: &[Stale]) -> Check {
+    let mut check = Check::new(ready.lock_path.as_str(), Outcome::Failed);
+    let (causes, effects) = lock::causes_and_effects(stale);
+    for node in causes {
+        let message = format!("{}: locked {}, now {}", node.path, side(&node.locked), side(&node.fresh));
+        let place = lockfile::place_of(ready.lock_path.as_str(), text, &node.path);
+        let finding = Finding::new(Rule::Code(lock::STALE), Level::Error, message).at(Some(place));
+        check.findings.push(finding.help("run `amp lock` to update it, or take the change back"));
+    }
+    if check.findings.is_empty() {
+        let message =
+            format!("{} derived digests differ: another version of amp computed them", effects.len());
+        let place = Place::file(ready.lock_path.as_str());
+        check.findings.push(Finding::new(Rule::Code(lock::STALE), Level::Error, message).at(Some(place)));
+    }
+    check
 }
 
 fn stale_json(node: &Stale) -> serde_json::Value {

@@ -10,6 +10,7 @@ use super::ui::Ui;
 use crate::diag::{self, Diagnostic, SourceMap};
 use crate::digest::Digest;
 use crate::lock::{self, Dropped, Lock, Stale};
+use crate::report::findings::Place;
 use crate::store::{self, LockGuard, StoreError};
 use crate::world::{Disk, NotRegular, World as _};
 use camino::Utf8Path;
@@ -193,6 +194,22 @@ pub fn stale_text(path: &str, stale: &[Stale]) -> String {
         count => text.push_str(&format!("\n  and {count} digests{parameters} that follow from it")),
     }
     text
+}
+
+/// The line of a lock's text that holds a node; the whole file where none does.
+pub fn place_of(name: &str, text: &str, node: &str) -> Place {
+    // Nodes that are named by their value, and those of the head.
+    let head = match node {
+        lock::depends::RUN_ID | "run.name" => "run \"".to_owned(),
+        _ => match lock::model::NAMED_BY_VALUE
+            .into_iter()
+            .find_map(|kind| Some((kind, node.strip_prefix(kind)?)))
+        {
+            Some((kind, rest)) if rest.starts_with('.') => format!("{kind} \"{}\"", &rest[1..]),
+            _ => format!("{node} "),
+        },
+    };
+    Place::line_where(name, text, |line| line.starts_with(&head))
 }
 
 /// A value of one side, for people.

@@ -2,6 +2,7 @@
 
 mod again;
 mod args;
+mod attest;
 mod bench;
 mod bisect;
 mod check;
@@ -29,6 +30,7 @@ mod predict;
 mod probed;
 mod progress;
 mod repeat;
+mod report;
 mod results;
 mod resume;
 mod run;
@@ -39,6 +41,7 @@ mod store;
 mod ui;
 mod verify;
 mod watcher;
+mod workers;
 
 pub use exit::Exit;
 
@@ -75,7 +78,14 @@ pub fn main() -> u8 {
             };
         }
     };
-    let ui = Ui::new(&arguments.voice);
+    let mut ui = Ui::new(&arguments.voice);
+    let (command, form) = arguments.command.form();
+    if !ui.speak(command, form) {
+        let message = format!("found `--message-format {}` and `--json`, expected one of them", form.name());
+        let help = "leave `--json` out for this form, or `--message-format` for JSON";
+        return Failure::new(Exit::Usage, message).help(help).show(&ui).code();
+    }
+    ui.files = arguments.command.files().to_vec();
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| dispatch(arguments.command, &ui)));
     let exit = match answer {
         Ok(Ok(exit)) => exit,
@@ -138,6 +148,8 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Diff(arguments) => diff::run(&arguments, ui),
         Command::Verify(arguments) => verify::run(&arguments, ui),
         Command::Bisect(arguments) => bisect::run(&arguments, ui),
+        Command::Report(arguments) => report::run(&arguments, ui),
+        Command::Attest(arguments) => attest::run(&arguments, ui),
         Command::Env(arguments) => env::run(&arguments, ui),
         Command::Explain(arguments) => explain::run(&arguments, ui),
         Command::Fmt(arguments) => fmt::run(&arguments, ui),

@@ -370,7 +370,9 @@ impl CompileFailure {
 fn compile(plan: &Plan, prepared: &Prepared, batch: usize) -> Result<Compiled, CompileFailure> {
     let example = Example::of_prepared(&plan.data, prepared)
         .ok_or_else(|| CompileFailure::exec(ExecFault::no_training_split(), plan))?;
-    autodiff::compile(plan, batch, &example.features, example.labels).map_err(CompileFailure::Manifest)
+    autodiff::compile(plan, batch, &example.features, example.labels).map_err(|faults| {
+        CompileFailure::Manifest(faults.into_iter().map(|fault| places::shard(fault, plan, batch)).collect())
+    })
 }
 
 /// Compiles for a last batch that is shorter than the others; what only that one breaks has a remedy of its own.
@@ -526,9 +528,9 @@ fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=710 | 760..=763 => Exit::Machine,
+        705..=710 | 717 | 760..=763 => Exit::Machine,
         701 | 702 | 711 | 713 | 714 => Exit::No,
-        712 => Exit::Integrity,
+        712 | 718 => Exit::Integrity,
         _ => Exit::Usage,
     }
 }

@@ -7,7 +7,7 @@ use super::pipeline::{self, Ready};
 use super::results::{self, Results};
 use super::resume::{self, Found};
 use super::watcher::{Lines, Watcher, Written};
-use super::{Exit, Failure, Ui, lockfile};
+use super::{Exit, Failure, Ui, lockfile, workers};
 use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
@@ -18,7 +18,7 @@ use crate::exec::keep::Keeper;
 use crate::exec::session::{self, Ending, Length};
 use crate::lock::{self, Dropped, Lock, RecordedEvaluation, RecordedResult};
 use crate::plan::{self, Guarantee};
-use crate::probe::Environment;
+use crate::probe::{Environment, peak_memory};
 use crate::record::resume::note_state;
 use crate::record::{Checkpoint, Event, Finished, Record, Recorder, Started, StopReason, Stopped, Unhashed};
 use crate::store::{Appender, LockGuard, RECORD, RunFolder, Store, write_file};
@@ -30,6 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs the command.
 pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(worker) = arguments.worker {
+        return Ok(workers::follow_leader(arguments, worker, ui));
+    }
     let watch = Stopwatch::start();
     let asked = device::asked(&arguments.machine)?;
     pipeline::require_isa(&arguments.machine)?;
@@ -54,12 +57,25 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, wanted) = device::choose(asked, plan)?;
     satisfy(&environment, &wanted)?;
+    // Declared before the engine that speaks to them, so that it goes first.
+    let shared = workers::start(arguments, &ready, kind, &environment)?;
     let steps = ready.steps();
-    let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
+    let machine = workers::machine_of_each(arguments, &environment);
+    let (_workers, mut opened) = match shared {
+        None => (None, device::open(kind, plan, steps, &machine, &environment, ui)?),
+        Some((workers, mut leader)) => {
+            let opened = device::alone(kind, plan, steps, &machine, &environment, ui)?;
+            leader.greet(&settled.lock.header.id)?;
+            ui.status("Sharing", &workers::shared_out(plan.train.shards, arguments.workers));
+            (Some(workers), opened.shared(plan, Box::new(leader)))
+        }
+    };
     let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
-    let started_with = unhashed(&environment, arguments, &threads, &isa);
+    let mut started_with = unhashed(&environment, arguments, &threads, &isa);
     ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
+    started_with.extend(planned(&ready, opened.memory));
+    started_with.insert("seconds_before".to_owned(), json!(watch.seconds()));
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
     let (folder, from) = (start.written.folder.clone(), start.from);
     let outcome = train(&ready, start, &mut *opened.backend, stop, &arguments.probe, ui);
@@ -182,10 +198,21 @@ fn unhashed(environment: &Environment, arguments: &RunArguments, threads: &usize
         ("environment".to_owned(), environment.to_json()),
         ("threads".to_owned(), json!(threads)),
         ("isa".to_owned(), json!(isa)),
+        ("workers".to_owned(), json!(arguments.workers)),
         ("manifest".to_owned(), json!(manifest)),
         ("lockfile".to_owned(), json!(lock)),
         ("started_at".to_owned(), json!(unix_seconds())),
         ("amp".to_owned(), json!(env!("CARGO_PKG_VERSION"))),
+    ])
+}
+
+/// What the run is planned to take: bytes of memory, and examples of a full step.
+fn planned(ready: &Ready, memory: u64) -> Unhashed {
+    let plan = &ready.resolved.plan;
+    let examples = plan.data.batch as u64 * u64::from(plan.train.accumulate.max(1));
+    Unhashed::from([
+        ("examples_per_step".to_owned(), json!(examples)),
+        ("planned_memory_bytes".to_owned(), json!(memory)),
     ])
 }
 
@@ -297,7 +324,6 @@ fn close(
     outcome: Outcome<'_>,
 ) -> Result<Closed, Failure> {
     let Outcome { mut watcher, ending, _held } = outcome;
-    let none = Unhashed::new();
     let (done, interrupted) = match ending {
         Ok(Ending::Finished) => (watcher.done, None),
         Ok(Ending::Interrupted(step)) => (step, Some(step)),
@@ -312,12 +338,14 @@ fn close(
                     );
                     fault.help =
                         Some(fault.help.map_or_else(|| kept.clone(), |help| format!("{help}; {kept}")));
-                    let _ = watcher.recorder().record(&Event::Checkpoint(checkpoint), &none);
+                    let said = watcher.unhashed();
+                    let _ = watcher.recorder().record(&Event::Checkpoint(checkpoint), &said);
                 }
             }
             let stopped = Stopped { reason: StopReason::Fault(fault.code.to_string()), step };
             // The fault is what the person should read; a record that cannot be ended is the smaller one.
-            let _ = watcher.recorder().record(&Event::Stopped(stopped), &none);
+            let said = last_words(&watcher);
+            let _ = watcher.recorder().record(&Event::Stopped(stopped), &said);
             return Err(Failure::from(fault).record(folder.path.join(RECORD)));
         }
     };
@@ -327,7 +355,8 @@ fn close(
             if let Failure::Plain { code: Some(code), .. } = &failure {
                 let stopped = Stopped { reason: StopReason::Fault(code.to_string()), step: done };
                 // A full disk often has room for a line yet; when it has not, the failure says all there is to say.
-                let _ = watcher.recorder().record(&Event::Stopped(stopped), &none);
+                let said = last_words(&watcher);
+                let _ = watcher.recorder().record(&Event::Stopped(stopped), &said);
             }
             return Err(failure.record(folder.path.join(RECORD)));
         }
@@ -337,10 +366,12 @@ fn close(
         // Whoever goes on begins here; no rule asked for it, so that no digest covers it.
         note_state(&mut unhashed, &watcher.write_state(step, engine)?);
     }
-    watcher.recorder().record(&Event::Checkpoint(checkpoint), &none).map_err(ExecFault::record)?;
+    let said = watcher.unhashed();
+    watcher.recorder().record(&Event::Checkpoint(checkpoint), &said).map_err(ExecFault::record)?;
     let parameters = engine.parameters_digest()?;
     let chain = watcher.recorder().chain();
     let rechecked = pipeline::recheck(&ready.prepared, pipeline::folder_of(&arguments.manifest));
+    unhashed.extend(last_words(&watcher));
     let last = match (&rechecked, interrupted) {
         (Err(_), _) => {
             Event::Stopped(Stopped { reason: StopReason::Fault("AMP0731".to_owned()), step: done })
@@ -363,6 +394,15 @@ fn close(
         checkpoint: folder.path.join("model.safetensors").to_string(),
         resumed: None,
     })
+}
+
+/// What this process says at the end of a record.
+fn last_words(watcher: &Watcher<'_>) -> Unhashed {
+    let mut unhashed = watcher.unhashed();
+    if let Some(peak) = peak_memory() {
+        unhashed.insert("peak_memory_bytes".to_owned(), json!(peak));
+    }
+    unhashed
 }
 
 /// Writes the parameters beside the record.

@@ -25,6 +25,20 @@ pub fn record_path(path: &Utf8Path) -> Option<Utf8PathBuf> {
     }
 }
 
+/// The record that a path names where nothing else will do.
+///
+/// # Errors
+/// A path of another kind, such as a manifest or a lock.
+pub fn required_path(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
+    record_path(path).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            format!("`{path}` is no record, expected the folder of a run or its `{RECORD}`"),
+        )
+        .help("`amp run` writes one; `amp store ls` lists those that are there")
+    })
+}
+
 /// A record that was read, and what is to be said of it.
 pub struct Read {
     /// The record.

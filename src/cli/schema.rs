@@ -17,6 +17,7 @@ macro_rules! schemas {
 }
 
 schemas! {
+    "attestation-1"
     "bench-1"
     "bisect-1"
     "code-1"
@@ -34,11 +35,13 @@ schemas! {
     "hostile-1"
     "import-1"
     "init-1"
+    "init-ci-1"
     "lock-1"
     "lock-check-1"
     "man-1"
     "plan-1"
     "predict-1"
+    "report-1"
     "run-1"
     "schemas-1"
     "segments-1"

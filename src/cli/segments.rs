@@ -4,7 +4,7 @@ use super::again::Again;
 use super::args::{Machine, VerifyArguments};
 use super::device;
 use super::repeat;
-use super::{Exit, Failure, Ui};
+use super::{Exit, Failure, Ui, runs};
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
 use crate::exec::clock::Stopwatch;
@@ -14,6 +14,7 @@ use crate::exec::session::{self, Ending, Observer};
 use crate::exec::state::{self, Position};
 use crate::record::{Chain, Event, Line, Record, Unhashed};
 use crate::report;
+use crate::report::findings::{Place, of_proof};
 use crate::verify::segments::{choose, compare_segment, segments};
 use crate::verify::{Answer, Proof, Repeated, Segment};
 use crate::world::{Disk, World as _};
@@ -39,18 +40,17 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let repeated = repeat_all(&again, &chosen, &arguments.machine, &stop, ui)?;
     let proof = Proof { steps: again.record.last_step(), available: all.len(), repeated };
-    if ui.json {
-        let mut document = report::proof::json(&proof, &again.record.started.run_id, arguments.seed);
-        document["seconds"] = json!(watch.seconds());
-        ui.document(&document);
-    } else {
-        ui.data(&report::proof::text(&proof, ui.data_color()));
-    }
-    Ok(match proof.answer() {
+    let exit = match proof.answer() {
         Answer::Same => Exit::Done,
         Answer::Differs => Exit::No,
         Answer::Inconclusive => Exit::Inconclusive,
-    })
+    };
+    let file = Place::file(runs::record_path(&arguments.target).unwrap_or_else(|| arguments.target.clone()));
+    let findings = of_proof(ui.command, arguments.target.as_str(), &proof, &file);
+    let mut document = report::proof::json(&proof, &again.record.started.run_id, arguments.seed);
+    document["seconds"] = json!(watch.seconds());
+    ui.whole_answer(&document, |color| report::proof::text(&proof, color), &findings, exit);
+    Ok(exit)
 }
 
 /// Repeats the segments, as many at a time as there are threads and memory for; each has its share of the threads, which

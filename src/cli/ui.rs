@@ -1,8 +1,12 @@
 //! How amp speaks: data on standard output, everything else on standard error.
 
-use super::args::{Voice, When};
+use super::args::{MessageFormat, Voice, When};
+use super::exit::Exit;
 use crate::diag::printable;
+use crate::report::findings::{Findings, github, junit, sarif};
+use crate::store::write_file;
 use anstyle::AnsiColor;
+use camino::Utf8PathBuf;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 
@@ -10,6 +14,12 @@ use std::sync::OnceLock;
 pub struct Ui {
     /// One JSON document on standard output instead of text.
     pub json: bool,
+    /// The command as it is typed.
+    pub command: &'static str,
+    /// The form of its answer.
+    pub form: MessageFormat,
+    /// Files that the answer is written into too, in the form that their names say.
+    pub files: Vec<Utf8PathBuf>,
     /// Less on standard error.
     pub quiet: bool,
     /// Whether a progress bar may be drawn.
@@ -32,10 +42,52 @@ impl Ui {
         let terminal = std::io::stderr().is_terminal();
         Self {
             json: voice.json,
+            command: "amp",
+            form: MessageFormat::Human,
+            files: Vec::new(),
             quiet: voice.quiet,
             progress: terminal && !voice.quiet && !voice.no_progress,
             color,
             lost: OnceLock::new(),
+        }
+    }
+
+    /// Takes the form that a command was asked for; false when `--json` asks for another one.
+    pub fn speak(&mut self, command: &'static str, form: MessageFormat) -> bool {
+        self.command = command;
+        let clash = self.json && !matches!(form, MessageFormat::Human | MessageFormat::Json);
+        if !clash {
+            self.form = form;
+            self.json |= form == MessageFormat::Json;
+        }
+        !clash
+    }
+
+    /// Whether the answer is for a pipeline; text for people then goes to standard error, so that a log has it too.
+    pub fn for_pipeline(&self) -> bool {
+        matches!(self.form, MessageFormat::Github | MessageFormat::Junit | MessageFormat::Sarif)
+    }
+
+    /// Writes findings to standard output in the form that was asked for; nothing where it is for a person or JSON.
+    pub fn findings(&self, findings: &Findings, exit: Exit) {
+        match self.form {
+            MessageFormat::Human | MessageFormat::Json => {}
+            MessageFormat::Github => {
+                let text = github(findings);
+                if !text.is_empty() {
+                    self.data(&text);
+                }
+            }
+            MessageFormat::Junit => self.data(&junit(findings)),
+            MessageFormat::Sarif => self.document(&sarif(findings, exit.code())),
+        }
+    }
+
+    /// Writes the answer for a person: to standard output, or to standard error where that has the answer for a pipeline.
+    pub fn answer(&self, text: impl FnOnce(bool) -> String) {
+        match self.for_pipeline() {
+            true => self.error_text(&text(self.color)),
+            false => self.data(&text(self.data_color())),
         }
     }
 
@@ -55,6 +107,37 @@ impl Ui {
     /// Writes one JSON document to standard output.
     pub fn document(&self, value: &serde_json::Value) {
         self.data(&format!("{value:#}"));
+    }
+
+    /// The answer of a command that is asked for in several forms at once: the document where JSON is wanted, else the text, and
+    /// every file that was named.
+    pub fn whole_answer(
+        &self,
+        document: &serde_json::Value,
+        text: impl FnOnce(bool) -> String,
+        findings: &Findings,
+        exit: Exit,
+    ) {
+        match self.json {
+            true => self.document(document),
+            false => self.answer(text),
+        }
+        self.findings(findings, exit);
+        self.keep(document, findings, exit);
+    }
+
+    /// Writes the files that were named; one that cannot be written is lost data, as of standard output.
+    pub fn keep(&self, document: &serde_json::Value, findings: &Findings, exit: Exit) {
+        for file in &self.files {
+            let text = match file.extension() {
+                Some("xml") => junit(findings),
+                Some("sarif") => format!("{:#}\n", sarif(findings, exit.code())),
+                _ => format!("{document:#}\n"),
+            };
+            if let Err(error) = write_file(file, text.as_bytes()) {
+                let _ = self.lost.set(io::Error::other(error.to_string()));
+            }
+        }
     }
 
     /// Writes a status line: a verb, right-aligned to 12 columns, and what it did.

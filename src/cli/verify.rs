@@ -1,15 +1,19 @@
 //! `amp verify`: run again in a fresh process and compare every digest.
 
-use super::args::VerifyArguments;
+use super::args::{Machine, VerifyArguments};
 use super::device;
 use super::repeat::{self, Around, Repetition};
 use super::{Exit, Failure, Ui, hostile, lockfile, pipeline, runs, segments};
+use crate::exec::clock::Stopwatch;
 use crate::lock::Lock;
 use crate::record::Record;
 use crate::report;
-use crate::verify::{Against, Recorded, Verdict, compare};
+use crate::report::findings::{self, Place};
+use crate::verify::{Against, Difference, Recorded, compare};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What is verified, and how it is run again.
 pub struct Target {
@@ -28,6 +32,7 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     if arguments.segments.is_some() {
         return segments::run(arguments, ui);
     }
+    let watch = Stopwatch::start();
     let stop = repeat::stop_flag();
     let asked = device::asked(&arguments.machine)?;
     let target = target(&arguments.target, asked, ui)?;
@@ -47,53 +52,91 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
         .code(crate::verify::INCONCLUSIVE)
         .help(record));
     }
-    let temporary = tempfile::tempdir().map_err(|error| {
-        Failure::new(Exit::Machine, format!("no temporary folder could be made: {error}"))
-    })?;
-    let folder = Utf8Path::from_path(temporary.path())
-        .ok_or_else(|| Failure::new(Exit::Machine, "the temporary folder's name is not UTF-8"))?;
-    let store = arguments.store.clone().unwrap_or_else(|| folder.join("store"));
-    let repetition = Repetition {
-        manifest: &target.manifest,
-        lock: target.lock.as_deref(),
-        machine: &arguments.machine,
-        store: &store,
-        folder,
-        stop,
-        around: Around::default(),
-    };
     ui.status("Repeating", &format!("{} in a fresh process", target.manifest));
-    let actual = repeat::run(&repetition, ui)?;
-    let (expected, against) = if arguments.twice {
-        ui.status("Repeating", "once more");
-        (Recorded::from_record(&repeat::run(&repetition, ui)?), Against::SecondRun)
-    } else {
-        (target.expected, Against::Recorded)
+    let times = if arguments.twice { 2 } else { 1 };
+    let mut records =
+        repeat_target(&target, arguments.store.as_deref(), &arguments.machine, &stop, times, ui)?;
+    let actual = records.pop().ok_or_else(|| Failure::new(Exit::Bug, "nothing was repeated"))?;
+    // Of two repetitions, the first is what the second is compared with.
+    let (expected, against) = match records.pop() {
+        Some(first) => (Recorded::from_record(&first), Against::SecondRun),
+        None => (target.expected, Against::Recorded),
     };
     let verdict = compare(&expected, &actual);
-    answer(&verdict, against, target.checkpoints, ui);
+    let exit = match verdict.exit_code(against) {
+        0 => Exit::Done,
+        6 => Exit::NotDeterministic,
+        7 => Exit::Inconclusive,
+        _ => Exit::No,
+    };
+    let place = |difference: Option<&Difference>| place_of(&arguments.target, difference);
+    let name = arguments.target.as_str();
+    let findings = findings::of_verdict(ui.command, name, &verdict, against, watch.seconds(), &place);
+    let mut document = report::json::verdict(&verdict, against);
+    document["checkpoints"] = serde_json::json!(target.checkpoints);
+    ui.whole_answer(&document, |color| report::text::verdict(&verdict, against, color), &findings, exit);
     if against == Against::Recorded
         && target.checkpoints.is_some()
         && expected.run_id.is_some_and(|id| id != verdict.run_id)
     {
         changed(&arguments.target, &target.manifest, ui);
     }
-    Ok(match verdict.exit_code(against) {
-        0 => Exit::Done,
-        6 => Exit::NotDeterministic,
-        7 => Exit::Inconclusive,
-        _ => Exit::No,
-    })
+    Ok(exit)
 }
 
-fn answer(verdict: &Verdict, against: Against, checkpoints: Option<usize>, ui: &Ui) {
-    if ui.json {
-        let mut document = report::json::verdict(verdict, against);
-        document["checkpoints"] = serde_json::json!(checkpoints);
-        ui.document(&document);
-    } else {
-        ui.data(&report::text::verdict(verdict, against, ui.data_color()));
+/// Repeats a run so many times, each in a fresh process.
+pub fn repeat_target(
+    target: &Target,
+    store: Option<&Utf8Path>,
+    machine: &Machine,
+    stop: &Arc<AtomicBool>,
+    times: usize,
+    ui: &Ui,
+) -> Result<Vec<Record>, Failure> {
+    let temporary = tempfile::tempdir().map_err(|error| {
+        Failure::new(Exit::Machine, format!("no temporary folder could be made: {error}"))
+    })?;
+    let folder = Utf8Path::from_path(temporary.path())
+        .ok_or_else(|| Failure::new(Exit::Machine, "the temporary folder's name is not UTF-8"))?;
+    let store = store.map_or_else(|| folder.join("store"), Utf8Path::to_owned);
+    let repetition = Repetition {
+        manifest: &target.manifest,
+        lock: target.lock.as_deref(),
+        machine,
+        store: &store,
+        folder,
+        stop: Arc::clone(stop),
+        around: Around::default(),
+    };
+    let mut records = Vec::new();
+    for number in 0..times {
+        if number > 0 {
+            ui.status("Repeating", "once more");
+        }
+        records.push(repeat::run(&repetition, ui)?);
     }
+    Ok(records)
+}
+
+/// Where a lock recorded what differs; of a record, the file.
+fn place_of(target: &Utf8Path, difference: Option<&Difference>) -> Option<Place> {
+    let Some(difference) = difference else {
+        let file = runs::record_path(target).unwrap_or_else(|| target.to_owned());
+        return Some(Place::file(file));
+    };
+    if let Some(record) = runs::record_path(target) {
+        return Some(Place::file(record.as_str()));
+    }
+    let text = String::from_utf8_lossy(&Disk.read(target).ok()?).into_owned();
+    let evaluation =
+        difference.what.strip_prefix("evaluation ").and_then(|rest| rest.split(" at step ").next());
+    // A lock's lines are sorted by property, so that the step is the last one.
+    let (head, end) = match (evaluation, difference.step) {
+        (Some(split), Some(step)) => (format!("    evaluation \"{split}\""), format!(" step={step}")),
+        _ => ("    result ".to_owned(), String::new()),
+    };
+    let is_it = |line: &str| line.starts_with(&head) && line.ends_with(&end);
+    Some(Place::line_where(target.as_str(), &text, is_it))
 }
 
 /// Says what to look at when the manifest gives another run by now than the record is of.
@@ -107,7 +150,8 @@ pub fn changed(target: &Utf8Path, manifest: &Utf8Path, ui: &Ui) {
     ui.warning(&format!("`{manifest}` is by now the manifest of another run than `{target}`; {help}"));
 }
 
-fn target(path: &Utf8Path, asked: Option<device::Kind>, ui: &Ui) -> Result<Target, Failure> {
+/// What a path names: a lock, or a record with its checkpoints.
+pub fn target(path: &Utf8Path, asked: Option<device::Kind>, ui: &Ui) -> Result<Target, Failure> {
     match runs::record_path(path) {
         Some(record) => record_target(path, &record, ui),
         None => {
@@ -172,10 +216,21 @@ pub fn manifest_of(record: &Record, path: &Utf8Path) -> Result<Utf8PathBuf, Fail
             .help("verify the lock that it followed, which names its manifest"));
     }
     if Disk.read(Utf8Path::new(manifest)).is_err() {
+        if let Some(beside) = beside_store(path, Utf8Path::new(manifest)) {
+            return Ok(beside);
+        }
         return Err(inconclusive(format!(
             "the record `{path}` ran `{manifest}`, which is not there any more"
         ))
         .help("put the manifest and its data back there, or verify a lock"));
     }
     Ok(manifest.into())
+}
+
+/// The manifest of that name beside the store that a record lies in, as `.amp/runs/ID/NUMBER` does: a record that was carried to
+/// another machine with its project names a folder of the first one.
+fn beside_store(path: &Utf8Path, manifest: &Utf8Path) -> Option<Utf8PathBuf> {
+    let record = pipeline::absolute(&runs::record_path(path)?).ok()?;
+    let beside = record.ancestors().nth(5)?.join(manifest.file_name()?);
+    Disk.read(&beside).is_ok().then_some(beside)
 }

@@ -115,6 +115,11 @@ impl<'a> Watcher<'a> {
         &mut self.written.recorder
     }
 
+    /// What is said beside an event: the seconds since this process began to train.
+    pub fn unhashed(&self) -> Unhashed {
+        Unhashed::from([("seconds".to_owned(), json!(self.watch.seconds()))])
+    }
+
     /// Takes the progress bar away.
     pub fn finish(&self) {
         self.progress.finish();
@@ -170,7 +175,7 @@ fn refused(error: StoreError) -> ExecFault {
 
 impl Observer for Watcher<'_> {
     fn event(&mut self, event: &Event) -> Result<(), ExecFault> {
-        let unhashed = Unhashed::from([("seconds".to_owned(), json!(self.watch.seconds()))]);
+        let unhashed = self.unhashed();
         let chain = self.written.recorder.record(event, &unhashed).map_err(ExecFault::record)?;
         self.written.keeper.event(event);
         match event {

@@ -106,7 +106,7 @@ catalogue! {
     BAD_NAME = 225, "a name is not allowed";
     CONFLICT = 226, "two settings exclude each other";
     ACCUMULATE_LAST = 227, "gradients are accumulated over batches of unlike size";
-    SHARDS = 228, "batches cannot be cut into shards yet";
+    SHARDS = 228, "a batch cannot be cut into so many shards";
     NO_SCALER = 229, "f16 is trained without loss scaling";
     IDLE_SCALER = 230, "the loss is scaled without need";
     ANNOTATION = 231, "a type annotation is not known";
@@ -184,6 +184,9 @@ catalogue! {
     RUN_CHECKPOINT = 712, "a checkpoint cannot be used";
     RUN_RESUME = 713, "a run cannot go on";
     RUN_SKIP_BUDGET = 714, "too many steps were skipped";
+    RUN_WORKERS = 716, "a run cannot be shared among so many workers";
+    RUN_WORKER_LOST = 717, "a worker of the run was lost";
+    RUN_EXCHANGE = 718, "workers of one run do not agree";
     DATA_MISSING = 720, "a source is missing";
     DATA_UNREADABLE = 721, "a source cannot be read";
     DATA_GZIP = 722, "gzip is damaged";

@@ -12,7 +12,7 @@ mod suggest;
 
 pub use code::{CATALOGUE, Code, CodePage, codes};
 pub use excerpt::printable;
-pub use render::{render_github, render_text, to_json};
+pub use render::{render_text, to_json};
 pub use source_map::{FileId, SourceFile, SourceMap, Span};
 pub use suggest::nearest;
 

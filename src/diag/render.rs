@@ -1,10 +1,10 @@
-//! Diagnostics as text for a person, as JSON, and as GitHub annotations.
+//! Diagnostics as text for a person and as JSON.
 //!
 //! The text is miette's graphical form with a fixed theme and a fixed width: nothing is asked of the terminal or of the
 //! environment, so a message is the same text everywhere.
 
 use super::excerpt::{Excerpt, excerpts, printable};
-use super::{Diagnostic, Label, Severity, SourceMap, Span};
+use super::{Diagnostic, Label, Severity, SourceMap};
 use anstyle::{AnsiColor, Style};
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
@@ -180,58 +180,4 @@ pub fn to_json(diagnostic: &Diagnostic, sources: &SourceMap) -> serde_json::Valu
         "labels": labels,
         "help": diagnostic.help,
     })
-}
-
-/// Renders diagnostics as GitHub workflow commands, one a line, at the first place that is a file of the repository.
-pub fn render_github(diagnostics: &[Diagnostic], sources: &SourceMap) -> String {
-    let mut text = String::new();
-    for diagnostic in diagnostics {
-        let level = match diagnostic.severity {
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        };
-        let mut properties = Vec::new();
-        if let Some((file, span)) = repository_place(diagnostic, sources) {
-            let (line, column) = sources.position(span);
-            let (end_line, end_column) = sources.position(Span { start: span.end, ..span });
-            properties.push(format!("file={}", escape_property(file)));
-            properties.push(format!("line={line},endLine={end_line}"));
-            // GitHub takes columns only for a place within one line.
-            if line == end_line {
-                properties.push(format!("col={column},endColumn={end_column}"));
-            }
-        }
-        properties.push(format!("title={}", escape_property(&diagnostic.code.to_string())));
-        let mut message = printable(&diagnostic.message);
-        if let Some(label) = diagnostic.labels.first() {
-            message.push_str(&format!(" ({})", printable(&label.text)));
-        }
-        // An annotation has one place; the others are told in its text.
-        for label in diagnostic.labels.iter().skip(1) {
-            let Some(file) = sources.file(label.span.file) else { continue };
-            let (line, column) = sources.position(label.span);
-            let place = format!("{}:{line}:{column}", printable(&file.name));
-            message.push_str(&format!("\n{place}: {}", printable(&label.text)));
-        }
-        if let Some(help) = &diagnostic.help {
-            message.push_str(&format!("\nhelp: {}", printable(help)));
-        }
-        text.push_str(&format!("::{level} {}::{}\n", properties.join(","), escape_data(&message)));
-    }
-    text
-}
-
-fn repository_place<'a>(diagnostic: &Diagnostic, sources: &'a SourceMap) -> Option<(&'a str, Span)> {
-    diagnostic.labels.iter().find_map(|label| {
-        let file = sources.file(label.span.file)?;
-        (!file.name.starts_with("std:")).then_some((file.name.as_str(), label.span))
-    })
-}
-
-fn escape_data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-fn escape_property(text: &str) -> String {
-    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -1,8 +1,6 @@
 //! Diagnostics in their three forms.
 
-use super::{
-    CATALOGUE, Code, Diagnostic, FileId, SourceMap, Span, codes, nearest, render_github, render_text, to_json,
-};
+use super::{CATALOGUE, Code, Diagnostic, FileId, SourceMap, Span, codes, nearest, render_text, to_json};
 use proptest::prelude::*;
 
 fn span(file: FileId, start: u32, end: u32) -> Span {
@@ -80,22 +78,6 @@ fn json_has_lines_columns_and_bytes() {
         (bare["labels"].clone(), bare["help"].clone()),
         (serde_json::json!([]), serde_json::Value::Null)
     );
-}
-
-#[test]
-fn github_annotations_are_one_escaped_line_at_a_file_of_the_repository() {
-    let (fault, mut sources) = example();
-    let expected = "::error file=run/manifest.kdl,line=2,endLine=2,col=10,endColumn=11,title=AMP0207::\
-                    `lr` is 2,%0Aand must be below 1 (must be below 1)%0Astd:optimizers/x:2:15: declared here%0Ahelp: write 50%25\n";
-    assert_eq!(render_github(&[fault], &sources), expected);
-    let odd = sources.add("a,b:c.kdl", "x\ny\n");
-    let long = Diagnostic::warning(codes::NO_SCALER, "m").at(span(odd, 0, 3), "t");
-    assert_eq!(
-        render_github(&[long], &sources),
-        "::warning file=a%2Cb%3Ac.kdl,line=1,endLine=2,title=AMP0229::m (t)\n"
-    );
-    let library = Diagnostic::warning(codes::NO_SCALER, "m").at(span(FileId(1), 0, 3), "t");
-    assert_eq!(render_github(&[library], &sources), "::warning title=AMP0229::m (t)\n");
 }
 
 /// The text of one fault at a place of one text.
@@ -198,7 +180,6 @@ proptest! {
         let fault = Diagnostic::error(codes::UNEXPECTED, "m").at(place, "l").at(span(file, 4_000_000, 0), "x").at(span(FileId(7), 0, 9), "y");
         let rendered = render_text(std::slice::from_ref(&fault), &sources, false);
         prop_assert!(rendered.starts_with("error[AMP0100]: m\n"));
-        prop_assert_eq!(render_github(std::slice::from_ref(&fault), &sources).lines().count(), 1);
         let json = to_json(&fault, &sources);
         prop_assert_eq!(json["labels"].as_array().map(Vec::len), Some(3));
     }

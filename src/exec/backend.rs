@@ -11,6 +11,7 @@ use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::graph::{DType, Op, StepGraph};
 use crate::record::float::canonical_bits;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Features and labels of one batch, row-major.
 #[derive(Clone, Debug)]
@@ -133,7 +134,20 @@ pub trait Backend: Send {
     /// The device's own; no step was begun.
     fn finish(&mut self) -> Result<StepResult, ExecFault>;
 
-    /// One optimizer step from beginning to end.
+    /// The shards of a batch that are computed here, where it is cut into any: `begin` takes the micro-batches of each, one shard
+    /// after another.
+    fn shards(&self) -> Range<u32> {
+        0..1
+    }
+
+    /// Adds the gradients of micro-batches to the accumulators, which the step graph must have, without an update; the first one draws
+    /// from this position of every stream. Returns the sum of the losses.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn accumulate(&mut self, stage: usize, batches: &[Batch], position: u64) -> Result<f32, ExecFault>;
+
+    /// One optimizer step from beginning to end; without micro-batches, the update alone.
     ///
     /// # Errors
     /// The device's own.

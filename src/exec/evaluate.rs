@@ -33,7 +33,7 @@ pub fn all_splits(
 }
 
 /// Runs the evaluation form over a split in order; a last batch that is not full is filled up with its first example, and
-/// what is said of the filling is left out.
+/// what is said of the filling is left out. Batches have the examples of a shard.
 ///
 /// `accuracy` is the share of labels with the largest logit of their row; `loss` the mean over labels: batch means times
 /// their counts, summed in order, divided by the number of labels. An example has one label or one at each position; labels
@@ -43,7 +43,7 @@ fn metrics(
     split: &SplitView<'_>,
     engine: &mut dyn Backend,
 ) -> Result<BTreeMap<String, f32>, ExecFault> {
-    let batch = plan.data.batch;
+    let batch = plan.train.shard_of(plan.data.batch);
     let (mut correct, mut total_loss, mut all) = (0_u64, 0.0_f32, 0_u64);
     for start in (0..split.length).step_by(batch) {
         let count = batch.min(split.length - start);
@@ -100,7 +100,7 @@ pub fn predictions(
     split: &SplitView<'_>,
     engine: &mut dyn Backend,
 ) -> Result<(Vec<usize>, Vec<f32>), ExecFault> {
-    let batch = plan.data.batch;
+    let batch = plan.train.shard_of(plan.data.batch);
     let mut shape = engine
         .step_graph(0)
         .map(|step| step.values[step.evaluation_prediction.index()].shape.clone())

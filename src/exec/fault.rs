@@ -124,6 +124,33 @@ impl ExecFault {
         .help("make the model or `data batch` smaller; `amp graph` shows every size")
     }
 
+    /// A worker of the run ended, or does not answer.
+    pub(super) fn worker_lost(worker: u32, workers: usize, how: &str) -> Self {
+        Self::new(
+            codes::RUN_WORKER_LOST,
+            format!("worker {worker} of {workers} (counted from 0) was lost: {how}"),
+        )
+        .help("`amp run --resume` goes on from the last checkpoint, with any number of `--workers`")
+    }
+
+    /// What those who share a step gave each other does not fit together.
+    pub(super) fn exchange(what: impl std::fmt::Display) -> Self {
+        Self::new(codes::RUN_EXCHANGE, format!("the parts of a step do not fit together: {what}")).help(
+            "`amp run --resume` goes on from the last checkpoint; `amp verify` says whether this machine repeats its own bits",
+        )
+    }
+
+    /// A last batch of an epoch that its shards do not divide.
+    pub(super) fn short_shards(batch: usize, shards: u32) -> Self {
+        Self::new(
+            codes::SHARDS,
+            format!(
+                "the last batch of an epoch has {batch} of the examples, which {shards} shards do not divide"
+            ),
+        )
+        .help("write `last=\"drop\"` on `batch`, so that no shorter batch remains")
+    }
+
     /// The record or a checkpoint could not be written.
     pub fn record(cause: impl std::fmt::Display) -> Self {
         Self::new(codes::RUN_RECORD, format!("the record could not be written: {cause}"))

@@ -25,4 +25,5 @@ pub mod reference;
 pub mod scaling;
 pub mod schedule;
 pub mod session;
+pub mod shards;
 pub mod state;

@@ -17,6 +17,7 @@ fn paths(code: Code) -> &'static [&'static str] {
         codes::DATA_NORMALISE => &["data.normalise"],
         codes::DATA_TOKEN | codes::DATA_TEXT => &["data.format"],
         codes::DATA_HEADER => &["data.columns"],
+        codes::SHARDS => &["train.shards"],
         codes::RUN_TOO_LITTLE_DATA => &["train.accumulate", "train.epochs", "train.steps"],
         _ => &[],
     }
@@ -41,6 +42,16 @@ pub fn run(fault: ExecFault, plan: &Plan) -> Diagnostic {
 pub fn short_batch(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
     places::at(fault, &plan.origins, "data.batch", format!("the last batch is shorter: it has {batch}"))
         .help("write `last=\"drop\"` on `batch`, or another size, so that no short batch remains")
+}
+
+/// A fault of a graph, with the line that cuts its batches where they are cut.
+pub fn shard(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
+    if plan.train.shards <= 1 || fault.code != codes::GRAPH_ONE_VALUE {
+        return fault;
+    }
+    let examples = plan.train.shard_of(batch);
+    let text = format!("a shard has {examples} of {batch} examples");
+    places::at(fault, &plan.origins, "train.shards", text).help("lower `shards=`, or write a larger `batch`")
 }
 
 fn placed(diagnostic: Diagnostic, plan: &Plan) -> Diagnostic {

@@ -91,10 +91,13 @@ pub fn length(plan: &Plan, prepared: &Prepared) -> Result<Length, ExecFault> {
 /// The size of the last batch of an epoch when it is kept and not full.
 ///
 /// # Errors
-/// No training split, or no batch in it.
+/// No training split, or no batch in it; shards that do not divide the last batch.
 pub fn short_batch(plan: &Plan, prepared: &Prepared) -> Result<Option<usize>, ExecFault> {
     let batches = batches(plan, &training_split(prepared)?)?;
     let last = batches.batch_length(batches.steps_per_epoch() - 1);
+    if last != plan.data.batch && !last.is_multiple_of(plan.train.shards.max(1) as usize) {
+        return Err(ExecFault::short_shards(last, plan.train.shards));
+    }
     Ok((last != plan.data.batch).then_some(last))
 }
 
@@ -144,7 +147,7 @@ fn train_here(
     observer: &mut dyn Observer,
     steps: Range<u64>,
 ) -> Result<Ending, ExecFault> {
-    let feed = Feed::new(plan, prepared)?;
+    let feed = Feed::new(plan, prepared)?.of(engine.shards());
     let length = feed.length;
     if steps.start == 0 {
         engine.set_scale(plan.scaler.first_scale())?;
@@ -166,7 +169,8 @@ fn train_here(
             None => {
                 let fed = next.take().unwrap_or_else(|| feed.batches(number, &mut order));
                 if observer.probes(number + 1) {
-                    let fed = (phases.stage(fed.0), fed.1.as_slice());
+                    let (batch, whole) = feed.whole(number, &mut order);
+                    let fed = (phases.stage(batch), whole.as_slice());
                     probe(engine, fed, number, scaling.state().scale, observer)?;
                 }
                 begin(engine, number, scaling.schedule_step(number), phases.stage(fed.0), &fed.1)?
@@ -193,7 +197,7 @@ fn train_here(
         if result.skipped {
             let mut found = None;
             if outcome.looks() {
-                let (batch, batches) = feed.batches(number, &mut order);
+                let (batch, batches) = feed.whole(number, &mut order);
                 found = engine.first_non_finite(stage + batch, &batches, number, result.scale)?;
             }
             skipped(engine, number + 1, &outcome, scaling.skipped(), found.as_ref(), observer)?;
@@ -219,43 +223,64 @@ pub struct Feed<'a> {
     plan: &'a Plan,
     split: SplitView<'a>,
     batches: Batches,
+    /// The shards that are fed.
+    shards: Range<u32>,
     /// How long the run is.
     pub length: Length,
 }
 
-/// Whether the batches of a step are full (0) or shorter (1), and its micro-batches.
+/// Whether the batches of a step are full (0) or shorter (1), and its micro-batches, those of one shard after those of another.
 pub type Fed = (usize, Vec<Batch>);
 
 /// The order of the examples in an epoch, kept from one step to the next.
 pub type Order = Option<(u64, EpochOrder)>;
 
 impl<'a> Feed<'a> {
-    /// The feed of a plan's run.
+    /// The feed of a plan's run, of all shards.
     ///
     /// # Errors
     /// As [`length`].
     pub fn new(plan: &'a Plan, prepared: &'a Prepared) -> Result<Self, ExecFault> {
         let split = training_split(prepared)?;
         let batches = batches(plan, &split)?;
-        Ok(Self { plan, split, batches, length: length(plan, prepared)? })
+        let shards = 0..plan.train.shards.max(1);
+        Ok(Self { plan, split, batches, shards, length: length(plan, prepared)? })
+    }
+
+    /// The same of some shards.
+    #[must_use]
+    pub fn of(self, shards: Range<u32>) -> Self {
+        Self { shards, ..self }
     }
 
     /// The stage (0 for full batches) and the micro-batches of a step.
     pub fn batches(&self, number: u64, order: &mut Order) -> Fed {
+        self.shards(number, order, self.shards.clone())
+    }
+
+    /// The same of all shards, whichever are fed.
+    pub fn whole(&self, number: u64, order: &mut Order) -> Fed {
+        self.shards(number, order, 0..self.plan.train.shards.max(1))
+    }
+
+    fn shards(&self, number: u64, order: &mut Order, shards: Range<u32>) -> Fed {
         let accumulate = u64::from(self.plan.train.accumulate.max(1));
         let (epoch, within) = (number / self.length.steps_per_epoch, number % self.length.steps_per_epoch);
         let order = match order {
             Some((of, order)) if *of == epoch => order,
             _ => &mut order.insert((epoch, self.batches.epoch(epoch))).1,
         };
-        let micro_batches: Vec<Batch> = (0..accumulate)
-            .map(|micro| {
-                let indices = order.batch((within * accumulate + micro) as usize);
-                gather(&self.split, &indices, Draw { seed: self.plan.run.seed, epoch })
-            })
-            .collect();
-        let full = micro_batches[0].features.len() == self.plan.data.batch * self.split.width();
-        (usize::from(!full), micro_batches)
+        let indices: Vec<Vec<u32>> =
+            (0..accumulate).map(|micro| order.batch((within * accumulate + micro) as usize)).collect();
+        let mut fed = Vec::with_capacity(indices.len() * shards.len());
+        for shard in shards {
+            for indices in &indices {
+                let examples = self.plan.train.shard_of(indices.len());
+                let of_shard = indices.chunks(examples).nth(shard as usize).unwrap_or_default();
+                fed.push(gather(&self.split, of_shard, Draw { seed: self.plan.run.seed, epoch }));
+            }
+        }
+        (usize::from(indices[0].len() != self.plan.data.batch), fed)
     }
 
     /// Does one step, from the engine's state at that step.

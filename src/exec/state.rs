@@ -68,6 +68,25 @@ fn cells(engine: &dyn Backend) -> Vec<Cell> {
     found.into_values().collect()
 }
 
+/// All persistent values but those that the host writes before each step, by name.
+///
+/// # Errors
+/// The device's own.
+pub fn persistent(engine: &mut dyn Backend) -> Result<Vec<(String, Buffer)>, ExecFault> {
+    let mut found = Vec::new();
+    for Cell { name, shape, .. } in cells(engine) {
+        if let Some(mut buffer) = engine.cell(&name)? {
+            let elements = shape.iter().product();
+            match &mut buffer {
+                Buffer::Float(values) => values.truncate(elements),
+                Buffer::Integer(values) => values.truncate(elements),
+            }
+            found.push((name, buffer));
+        }
+    }
+    Ok(found)
+}
+
 /// The bytes of the file.
 ///
 /// # Errors

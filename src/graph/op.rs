@@ -452,7 +452,7 @@ pub enum Op {
     MeanSquaredErrorBackward,
     /// \[scale f32 scalar\] → \[dloss f32 scalar\]: scale / accumulate, the seed of the backward pass.
     LossGradient {
-        /// Micro-batches a step.
+        /// Gradients that are added up in a step: micro-batches times shards.
         accumulate: u32,
     },
     /// \[gradient, accumulator\] → \[accumulator\]: accumulator += gradient, in place.

@@ -8,7 +8,7 @@ use crate::arithmetic::half::Format;
 pub struct StepGraph {
     /// All edges of training and evaluation.
     pub values: Vec<Value>,
-    /// One micro-batch: forward, then backward; gradients end in `gradients`.
+    /// One micro-batch, or one shard of it: forward, then backward; gradients end in `gradients`.
     pub micro: Vec<Node>,
     /// How many nodes of `micro` are forward.
     pub forward_nodes: usize,
@@ -20,7 +20,7 @@ pub struct StepGraph {
     pub parameters: Vec<Parameter>,
     /// Parameters that are never updated, sorted by name.
     pub frozen: Vec<Parameter>,
-    /// For each parameter, its gradient: a `Result` when accumulate is 1, else a `State`.
+    /// For each parameter, its gradient: a `State` where several are added up (of micro-batches, of shards), else a `Result`.
     pub gradients: Vec<ValueId>,
     /// Buffers, sorted by name (running statistics and their pending copies).
     pub buffers: Vec<Buffer>,

@@ -14,8 +14,12 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     if needed.total() <= device.memory_bytes {
         return Vec::new();
     }
+    let of = match subject.plan.train.shards {
+        0 | 1 => String::new(),
+        shards => format!("a shard, 1 of {shards}, of "),
+    };
     let message = format!(
-        "a batch of {batch} needs {} on the {}, which has {}: {} of parameters, gradients' accumulators and optimizer \
+        "{of}a batch of {batch} needs {} on the {}, which has {}: {} of parameters, gradients' accumulators and optimizer \
          state, {} of activations and gradients{}",
         bytes_text(needed.total()),
         device.name,
@@ -60,7 +64,10 @@ fn help(subject: &Subject<'_>, memory: u64) -> String {
     ways.push(format!("{kept} {largest}"));
     let total =
         |compiled: Option<Compiled>| compiled.map(|compiled| (subject.memory)(&compiled.step).total());
-    let divisor = (2..=batch).find(|parts| batch.is_multiple_of(*parts) && batch / parts <= largest);
+    let divisor = (2..=batch).find(|parts| {
+        let shards = subject.plan.train.shards.max(1) as usize;
+        batch.is_multiple_of(parts * shards) && batch / parts <= largest
+    });
     if let Some(parts) = divisor
         && let Some(bytes) = total((subject.compile)(batch / parts, None))
     {

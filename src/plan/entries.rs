@@ -97,7 +97,8 @@ fn flag_text(value: bool) -> &'static str {
     if value { "#true" } else { "#false" }
 }
 
-fn format_text(format: Format) -> &'static str {
+/// A format as manifests write it.
+pub fn format_text(format: Format) -> &'static str {
     match format {
         Format::F32 => "f32",
         Format::F16 => "f16",

@@ -163,6 +163,18 @@ pub struct Train {
     pub shards: u32,
 }
 
+impl Train {
+    /// How many gradients are added up in a step, at least 1: one for each shard of each micro-batch.
+    pub fn gradients_a_step(&self) -> u32 {
+        self.accumulate.max(1).saturating_mul(self.shards.max(1))
+    }
+
+    /// Examples of one shard of a batch, at least 1.
+    pub fn shard_of(&self, batch: usize) -> usize {
+        (batch / self.shards.max(1) as usize).max(1)
+    }
+}
+
 /// When and what to evaluate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluate {

@@ -42,6 +42,16 @@ impl MemoryLimit {
     }
 }
 
+/// The most memory that this process ever held, in bytes; `None` where the system does not tell.
+pub fn peak_memory() -> Option<u64> {
+    peak_of(&read("/proc/self/status"))
+}
+
+/// `VmHWM` of `/proc/self/status`.
+pub(super) fn peak_of(status: &str) -> Option<u64> {
+    kibibytes(status, "VmHWM")
+}
+
 /// The soft limit of a line of `/proc/self/limits` in bytes; `None` when there is none or it is unlimited.
 pub(super) fn process_limit(limits: &str, name: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;

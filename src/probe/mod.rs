@@ -16,7 +16,7 @@ mod tests;
 
 pub use cuda::{Cuda, Device, Kernels, Library, Parts};
 pub use environment::{Difference, Environment};
-pub use memory::MemoryLimit;
+pub use memory::{MemoryLimit, peak_memory};
 
 use crate::diag::{Code, codes};
 

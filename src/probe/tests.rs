@@ -24,6 +24,9 @@ fn the_systems_texts_are_read() {
     assert_eq!(cpu_model("processor\t: 0\nBogoMIPS\t: 50.00\n"), None);
     assert_eq!(memory_bytes("MemTotal:       24684084 kB\nMemFree: 1 kB\n"), Some(25_276_502_016));
     assert_eq!(memory_bytes("MemTotal: lots\n"), None);
+    let status = "Name:\tamp\nVmPeak:\t  999 kB\nVmHWM:\t   57344 kB\nVmRSS:\t 1 kB\n";
+    assert_eq!(super::memory::peak_of(status), Some(58_720_256));
+    assert_eq!(super::memory::peak_of("Name:\tamp\n"), None);
     assert_eq!(memory_bytes("MemTotal: 18446744073709551615 kB\n"), None);
     assert_eq!(
         system_name("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n").as_deref(),

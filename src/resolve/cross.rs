@@ -15,18 +15,7 @@ pub(super) fn check(plan: &mut Plan, checked: &[Fields<'_>], sink: &mut Sink) {
     };
     tokens::ignore_unmasked(plan, place("loss", "ignore-index"), sink);
     accumulate(plan, &place, node_of(checked, "data"), sink);
-    // A faulty count is 0 here, and has a report of its own.
-    if plan.train.shards > 1
-        && let Some(span) = place("train", "shards")
-    {
-        let diagnostic = Diagnostic::error(
-            codes::SHARDS,
-            format!("a batch is to be cut into {} shards", plan.train.shards),
-        );
-        sink.push(
-            diagnostic.at(span, "this amp trains with one shard").help("write `shards=1`, or delete it"),
-        );
-    }
+    shards(plan, &place, node_of(checked, "data"), sink);
     scaling(plan, &place, node_of(checked, "precision"), sink);
 }
 
@@ -58,6 +47,40 @@ fn accumulate(
     sink.push(diagnostic.help(
         "write `last=\"drop\"` on `batch`: an example of a smaller batch would count more than the others",
     ));
+}
+
+fn shards(
+    plan: &Plan,
+    place: &dyn Fn(&str, &str) -> Option<Span>,
+    data: Option<&Fields<'_>>,
+    sink: &mut Sink,
+) {
+    let (batch, shards) = (plan.data.batch, plan.train.shards as usize);
+    // A faulty count is 0 here, and has a report of its own.
+    if shards <= 1 || batch == 0 || batch.is_multiple_of(shards) {
+        return;
+    }
+    let diagnostic = Diagnostic::error(
+        codes::SHARDS,
+        format!("a batch of {batch} examples is to be cut into {shards} equal shards"),
+    );
+    let shards_at = place("train", "shards").map(|span| (span, format!("does not divide {batch}")));
+    let batch_at = data.and_then(|data| data.child("batch")).and_then(|batch| batch.span("size"));
+    let batch_at = batch_at.map(|span| (span, format!("has {batch} examples")));
+    let diagnostic = [shards_at, batch_at]
+        .into_iter()
+        .flatten()
+        .fold(diagnostic, |diagnostic, (span, text)| diagnostic.at(span, text));
+    sink.push(diagnostic.help(equal_shards(batch, shards)));
+}
+
+/// The nearest count of shards and sizes of a batch that go together.
+fn equal_shards(batch: usize, shards: usize) -> String {
+    let fewer = (1..shards.min(batch + 1)).rev().find(|count| batch.is_multiple_of(*count)).unwrap_or(1);
+    let (below, above) = (batch / shards * shards, batch.div_ceil(shards) * shards);
+    let sizes =
+        if below == 0 { format!("`batch {above}`") } else { format!("`batch {below}` or `batch {above}`") };
+    format!("write `shards={fewer}`, or {sizes}")
 }
 
 /// The first rule of the manifest that asks for f16.

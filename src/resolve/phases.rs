@@ -6,8 +6,8 @@ use super::lower::Lowering;
 use super::module::{Given, ModuleKind, bind};
 use super::primitives as primitive;
 use super::rule::{NodeRule, Rule};
-use crate::arithmetic::half::Format;
 use crate::diag::{Diagnostic, codes};
+use crate::plan::entries::format_text;
 use crate::plan::{Masters, Phase, Policy, Scaler, When};
 use crate::syntax::Node;
 use camino::Utf8Path;
@@ -133,7 +133,7 @@ impl Lowering<'_, '_> {
 fn masters_differ(base: &Policy, policy: &Policy, node: &Node) -> Option<Diagnostic> {
     let kept = |policy: &Policy| match policy.masters {
         Masters::F32 => "f32".to_owned(),
-        masters => format!("{} ({})", if policy.low == Format::F16 { "f16" } else { "bf16" }, masters.name()),
+        masters => format!("{} ({})", format_text(policy.low), masters.name()),
     };
     let (one, other) = (kept(base), kept(policy));
     (one != other).then(|| {

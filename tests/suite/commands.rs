@@ -7,7 +7,7 @@ fn help_names_every_command_and_every_exit_code() {
     let answer = Place::empty().amp(&["--help"]).ends(0);
     for word in [
         "run", "lock", "check", "graph", "diff", "verify", "bisect", "env", "explain", "fmt", "init", "doc",
-        "bench", "store", "man", "predict", "export", "import",
+        "bench", "store", "man", "predict", "export", "import", "report", "attest",
     ] {
         assert!(answer.stdout.contains(&format!("  {word}")), "{word} in\n{}", answer.stdout);
     }

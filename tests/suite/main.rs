@@ -14,14 +14,17 @@ mod lsp;
 mod page_sessions;
 mod pages;
 mod phases;
+mod pipelines;
 mod readme;
 mod reference;
+mod report;
 mod repro;
 mod resume;
 mod runs;
 mod scaling;
 mod schemas;
 mod weights;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

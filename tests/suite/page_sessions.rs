@@ -64,6 +64,8 @@ const NOT_RAISED: &[(u16, &str)] = &[
     (709, "takes an op without a kernel on the device, and every op has one"),
     (710, "takes a build with CUDA, and a device that fails or is missing; the driver's own tests do it"),
     (712, "a warning of a run that goes on from the state before; tests/suite/resume.rs damages states"),
+    (717, "takes a worker that is killed; tests/suite/workers.rs does it"),
+    (718, "takes a machine that does not keep its bits; the tests of exec/shards do it to frames"),
     (731, "takes data that changes during the run; tests/suite/damage.rs does it"),
     (737, "takes a program that changes the store during the run"),
     (762, "takes a file system that is read-only"),

@@ -4,7 +4,7 @@ use super::kills::{RICH, kill_and_resume, latest};
 use super::{Place, amp, repository};
 
 /// A run whose scale begins so high that three steps in a row are skipped, and that has a last policy from a step on.
-fn changing() -> String {
+pub(super) fn changing() -> String {
     let policies = "precision \"std:precision/amp-fp16\" {\n    layer \"head\" dtype=\"f32\"\n    \
                     after skipped-in-row=3 policy=\"amp-bf16\"\n    from step=17 policy=\"fp32\" scaler=\"none\"\n}";
     RICH.replace("precision \"std:precision/amp-fp16\"", policies).replace("init=65536.0", "init=1e30")

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const OTHERS: [(&str, &str); 3] = [
     ("amp.diagnostic/1", "stands inside amp.diagnostics/1"),
     ("amp.record/1", "the file of a run, which docs of the record describe"),
-    ("amp.run-summary/1", "of the library alone"),
+    ("amp.run-summary/1", "stands inside amp.report/1"),
 ];
 
 /// What is wrong with a value, each with its place; nothing when it agrees with the schema.
@@ -169,6 +169,7 @@ fn every_document_agrees_with_its_schema() {
         "doc data",
         "init digits",
         "init table --data rows.csv",
+        "init digits --ci github",
         "bench --blocks 1",
         "predict --out predictions.safetensors",
         "verify",
@@ -195,6 +196,10 @@ fn every_document_agrees_with_its_schema() {
         "--out=a.safetensors".to_owned(),
     ]);
     place.write("manifest.kdl", SMALL);
+    for words in [&["report", "--tensorboard=events"][..], &["report"], &["attest"]] {
+        answer(words.iter().map(|word| (*word).to_owned()).chain([folder_of(&record(&first))]).collect());
+    }
+    answer(vec!["report".to_owned(), record(&first), record(&third)]);
     for other in [&["verify", "--segments=1"][..], &["bisect", "--step=1", "--against=scalar"]] {
         answer(other.iter().map(|word| (*word).to_owned()).chain([folder_of(&record(&first))]).collect());
     }

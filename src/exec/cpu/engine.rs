@@ -289,14 +289,7 @@ impl Engine {
     ) -> StepResult {
         self.set_scalar(|step| step.learning_rate, learning_rate);
         let scale = Self::scale(self);
-        let mut losses = 0.0;
-        for (micro, batch) in micro_batches.iter().enumerate() {
-            self.load(stage, batch, false);
-            // Each micro-batch draws from its own position of every stream.
-            let position = number * micro_batches.len() as u64 + micro as u64;
-            self.execute(stage, Part::Micro, position);
-            losses += self.scalar(stage, |step| step.loss);
-        }
+        let losses = self.accumulate(stage, micro_batches, number * micro_batches.len() as u64);
         self.execute(stage, Part::Update, number);
         let found = self.stages[stage].step.found;
         StepResult {
@@ -305,6 +298,18 @@ impl Engine {
             scale,
             skipped: found.is_some_and(|found| self.scalar(stage, |_| found) != 0.0),
         }
+    }
+
+    /// Adds the gradients of micro-batches to the accumulators; each draws from its own position of every stream, from `position` on.
+    /// Returns the sum of the losses.
+    pub fn accumulate(&mut self, stage: usize, micro_batches: &[Batch], position: u64) -> f32 {
+        let mut losses = 0.0;
+        for (position, batch) in (position..).zip(micro_batches) {
+            self.load(stage, batch, false);
+            self.execute(stage, Part::Micro, position);
+            losses += self.scalar(stage, |step| step.loss);
+        }
+        losses
     }
 
     /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
@@ -505,6 +510,11 @@ impl Backend for Engine {
         let threads = self.threads.clone();
         self.done = Some(threads.enter(|| self.step(stage, batches, number, rate)));
         Ok(())
+    }
+
+    fn accumulate(&mut self, stage: usize, batches: &[Batch], position: u64) -> Result<f32, ExecFault> {
+        let threads = self.threads.clone();
+        Ok(threads.enter(|| Self::accumulate(self, stage, batches, position)))
     }
 
     fn finish(&mut self) -> Result<StepResult, ExecFault> {

@@ -9,6 +9,7 @@ use crate::autodiff::samples::{self, Sample};
 use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::bisect::{Element, Kernels, Looking};
+use crate::exec::clock::Stopwatch;
 use crate::exec::state::{self, Position};
 use crate::plan::Scaler;
 use std::sync::{Arc, Mutex};
@@ -163,6 +164,39 @@ fn one_flipped_bit_is_found_at_its_step_op_and_element() {
         }
     }
     assert!(met >= 20, "{met} faults were looked for");
+}
+
+/// A measurement: `cargo test --release --lib -- --ignored --nocapture the_time_of_a_look`. From the state before a step with a flipped
+/// bit, the op and the element are known after less time than ten steps take.
+#[test]
+#[ignore = "a measurement, which depends on the machine"]
+#[expect(clippy::print_stdout, reason = "a measurement prints what was found")]
+fn the_time_of_a_look() {
+    let mut sample = samples::cnn();
+    sample.features.shape = vec![sample.features.shape[0], 48, 48];
+    let accumulate = u64::from(sample.plan.train.accumulate);
+    let mut before = engine(&sample, 1, Isa::detect());
+    go(&mut before, &sample, 0..2);
+    let state = state::bytes(&mut before, &position(2)).expect("a state");
+    let watch = Stopwatch::start();
+    go(&mut before, &sample, 2..42);
+    let ten = watch.seconds() / 4.0;
+    for against in [Kernels::Isa(Isa::Scalar), Kernels::Reference] {
+        for kind in ["conv2d", "linear-backward-weight"] {
+            let mut looked = engine(&sample, 1, Isa::detect());
+            let flip = Flip { kind, position: 2 * accumulate, flipped: false };
+            looked.add_tap(Arc::new(Mutex::new(flip)) as SharedTap);
+            let watch = Stopwatch::start();
+            state::restore(&mut looked, &state, &position(2).run_id).expect("it fits");
+            let looking = Looking::into(&mut looked, against).expect("the CPU's");
+            go(&mut looked, &sample, 2..3);
+            let seconds = watch.seconds();
+            let found = looking.seen().1.expect("the flipped bit");
+            assert_eq!((found.kind.as_str(), found.differing), (kind, 1));
+            let ratio = seconds / ten;
+            println!("{kind} against {against}: found in {:.2} ms, {ratio:.2} of ten steps", 1e3 * seconds);
+        }
+    }
 }
 
 #[test]

@@ -22,12 +22,11 @@ fn engine(sample: &Sample) -> Engine {
     engine
 }
 
-/// A run of so many steps as a session makes it; the changes, and each step's loss and whether it was skipped.
-fn train(
-    sample: &Sample,
-    engine: &mut Engine,
-    steps: std::ops::Range<u64>,
-) -> (Vec<(u64, u64)>, Vec<(u32, bool)>) {
+/// After how many steps which policy took over; each step's loss and whether it was skipped.
+type Told = (Vec<(u64, u64)>, Vec<(u32, bool)>);
+
+/// A run of so many steps as a session makes it.
+fn train(sample: &Sample, engine: &mut Engine, steps: std::ops::Range<u64>) -> Told {
     let mut phases = Phases::read(&sample.plan, false, engine, steps.start).expect("the CPU does not fail");
     let mut scaling = Scaling::read(phases.scaler(), engine, steps.start).expect("the CPU does not fail");
     let (mut changes, mut told) = (Vec::new(), Vec::new());

@@ -224,6 +224,29 @@ impl Engine {
         Ok(bytes.chunks_exact(4).map(|word| self.noted(stage, loss, word)).collect())
     }
 
+    /// Runs micro-batches, the first one from this position of every stream. The losses of the last ones stay on the device; those
+    /// before are returned.
+    fn micro_batches(
+        &mut self,
+        stage: usize,
+        batches: &[Batch],
+        position: u64,
+    ) -> Result<Vec<f32>, ExecFault> {
+        let loss = Some(self.stages[stage].step.loss);
+        let mut losses = Vec::new();
+        for (micro, batch) in batches.iter().enumerate() {
+            self.take(stage, batch)?;
+            let position = position + micro as u64;
+            self.device.upload(self.bases.position(), &position.to_le_bytes())?;
+            self.run(stage, 0)?;
+            self.note(stage, loss, 4 + micro % LOSSES)?;
+            if (micro + 1).is_multiple_of(LOSSES) {
+                losses.extend(self.losses(stage, LOSSES)?);
+            }
+        }
+        Ok(losses)
+    }
+
     /// Brings a micro-batch to its place in the training program, from where it waits or from the host.
     fn take(&mut self, stage: usize, batch: &Batch) -> Result<(), ExecFault> {
         if !std::mem::take(&mut self.ahead) {
@@ -338,21 +361,11 @@ impl Backend for Engine {
         self.set_scalar(|step| step.learning_rate, rate)?;
         (self.culprit, self.sums) = (None, None);
         let step = &self.stages[stage].step;
-        let (loss, norm, found) = (step.loss, step.norm, step.found);
+        let (norm, found) = (step.norm, step.found);
         if let Some((from, _)) = self.place(&step.value(step.scale).name) {
             self.device.launch(&Launch::Copy { from, to: self.bases.report(), bytes: 4 })?;
         }
-        let mut losses = Vec::new();
-        for (micro, batch) in batches.iter().enumerate() {
-            self.take(stage, batch)?;
-            let position = number * batches.len() as u64 + micro as u64;
-            self.device.upload(self.bases.position(), &position.to_le_bytes())?;
-            self.run(stage, 0)?;
-            self.note(stage, Some(loss), 4 + micro % LOSSES)?;
-            if (micro + 1).is_multiple_of(LOSSES) {
-                losses.extend(self.losses(stage, LOSSES)?);
-            }
-        }
+        let losses = self.micro_batches(stage, batches, number * batches.len() as u64)?;
         self.run(stage, 1)?;
         self.note(stage, Some(norm), 1)?;
         self.note(stage, found, 2)?;
@@ -361,6 +374,12 @@ impl Backend for Engine {
         run(&mut *self.device, &self.fingerprint)?;
         self.begun = Some((stage, losses, batches.len()));
         Ok(())
+    }
+
+    fn accumulate(&mut self, stage: usize, batches: &[Batch], position: u64) -> Result<f32, ExecFault> {
+        let mut losses = self.micro_batches(stage, batches, position)?;
+        losses.extend(self.losses(stage, batches.len() - losses.len())?);
+        Ok(losses.iter().fold(0.0, |sum, loss| sum + loss))
     }
 
     fn works_beside(&self) -> bool {

@@ -17,9 +17,11 @@ mod samples;
 mod scaled;
 mod sequence;
 mod shape;
+mod shards;
 #[cfg(feature = "cuda")]
 mod shared;
 mod update;
+mod vectors;
 
 use super::convolution::{Convolutions, Shape};
 use super::device::Device;
@@ -82,6 +84,15 @@ impl Case {
 
     /// Runs the op on the CPU backend: the bits to expect.
     fn expected(&self) -> Vec<Buffer> {
+        self.called(Isa::detect(), cpu::dispatch::run).1
+    }
+
+    /// Has the op computed by something that takes a call of the CPU backend; what that answers, and the results.
+    fn called<T>(
+        &self,
+        isa: Isa,
+        run: impl FnOnce(&cpu::dispatch::Call<'_>, &mut [Buffer]) -> T,
+    ) -> (T, Vec<Buffer>) {
         let rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
         let mut outputs: Vec<Buffer> = self
             .outputs
@@ -104,7 +115,7 @@ impl Case {
             })
             .collect();
         let results: Vec<&Value> = self.outputs.iter().collect();
-        let (threads, isa) = (threads(), Isa::detect());
+        let threads = threads();
         let call = cpu::dispatch::Call {
             isa,
             threads: &threads,
@@ -115,8 +126,8 @@ impl Case {
             inputs: &inputs,
             results: &results,
         };
-        cpu::dispatch::run(&call, &mut outputs);
-        outputs
+        let answer = run(&call, &mut outputs);
+        (answer, outputs)
     }
 
     /// Runs the op on a device; `None` when it has no kernel yet.

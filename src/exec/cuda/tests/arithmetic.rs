@@ -24,7 +24,7 @@ pub(in crate::exec::cuda) const FUNCTIONS: [Named; 10] = [
     ("gelu of tanh", |x| Activation::GeluTanh.apply(x)),
 ];
 
-fn launch(device: &mut dyn Device, name: &'static str, threads: usize, arguments: Arguments) {
+pub(super) fn launch(device: &mut dyn Device, name: &'static str, threads: usize, arguments: Arguments) {
     let mut launches = Launches::new(0, 0);
     launches.each(name, threads, arguments);
     launches.list.iter().for_each(|launch| device.launch(launch).expect("it runs"));

@@ -15,7 +15,7 @@ use crate::plan::{Policy, Recipe};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A batch of 4 of what a sample is fed.
-fn batch(sample: &Sample, number: u64) -> Batch {
+pub(super) fn batch(sample: &Sample, number: u64) -> Batch {
     let elements = 4 * sample.features.shape.iter().product::<usize>();
     let features = match sample.features.tokens {
         Some(tokens) => Buffer::Integer(cases::below(number, elements, tokens as u32)),

@@ -1,0 +1,95 @@
+//! What the digest chain costs: `cargo bench --bench chain -- [STEPS]`.
+//!
+//! The CPU examples are trained with and without the fingerprint of all parameters and the link of the chain after every step, in
+//! blocks that take turns, on one thread; the ratio is of CPU seconds over all blocks, so that what else the machine does counts less.
+
+#![expect(clippy::print_stdout, reason = "a program whose output is its result")]
+#![expect(clippy::disallowed_methods, reason = "it reads examples and the time of its process")]
+
+use amp::arithmetic::Isa;
+use amp::autodiff;
+use amp::data::{self, Prepared};
+use amp::diag::SourceMap;
+use amp::digest::Digest;
+use amp::exec::backend::Backend;
+use amp::exec::cpu::engine::Engine;
+use amp::exec::cpu::threads::Threads;
+use amp::exec::session::Feed;
+use amp::graph::Example;
+use amp::plan::Plan;
+use amp::record::{Chain, Event, Step};
+use amp::store::Store;
+use amp::world::Disk;
+use camino::Utf8Path;
+
+fn main() {
+    let steps = std::env::args().skip(1).find_map(|word| word.parse::<u64>().ok()).unwrap_or(400);
+    for name in ["digits", "digits-cnn"] {
+        let manifest =
+            Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join("manifest.kdl");
+        let text = std::fs::read_to_string(&manifest).expect("an example");
+        let (plan, faults) = amp::resolve::resolve_text(&manifest, &text, &Disk, &mut SourceMap::default());
+        let plan = plan.unwrap_or_else(|| panic!("{faults:?}"));
+        let store = Store::open_read_only(Utf8Path::new("no-store")).expect("nothing is kept");
+        let folder = manifest.parent().expect("a folder");
+        let prepared = data::prepare(&plan.data, folder, &Disk, &store).expect("the digits");
+        measure(name, &plan, &prepared, steps);
+    }
+}
+
+fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
+    let example = Example::of_prepared(&plan.data, prepared).expect("a training split");
+    let compiled =
+        autodiff::compile(plan, plan.data.batch, &example.features, example.labels).expect("sound");
+    let threads = Threads::new(1).expect("a thread");
+    let mut engine = Engine::new(vec![compiled.step], plan.run.seed, threads, Isa::detect());
+    Backend::set_scale(&mut engine, plan.scaler.first_scale()).expect("the CPU has no faults");
+    let feed = Feed::new(plan, prepared).expect("a run");
+    let (mut order, mut chain, mut number) = (None, Chain::start(&Digest([0; 32])), 0);
+    let fed: Vec<_> =
+        (0..64).map(|step| feed.batches(step, &mut order)).filter(|(stage, _)| *stage == 0).collect();
+    // With the chain and without, in turn; the first two blocks warm up.
+    let mut seconds = [0.0; 2];
+    for block in 0..22 {
+        let with = block % 2 == 0;
+        let before = cpu_seconds();
+        for _ in 0..steps {
+            let (stage, batches) = &fed[number as usize % fed.len()];
+            let result = Backend::step(&mut engine, *stage, batches, number, 1e-4).expect("a step");
+            number += 1;
+            if with {
+                let step = Step {
+                    step: number,
+                    epoch: 0,
+                    loss: result.loss,
+                    gradient_norm: result.gradient_norm,
+                    scale: result.scale,
+                    learning_rate: 1e-4,
+                    skipped: result.skipped,
+                    fingerprint: Backend::fingerprint(&mut engine).expect("a digest"),
+                    growth_tracker: None,
+                };
+                chain.add(&Event::Step(step));
+            }
+        }
+        if block >= 2 {
+            seconds[usize::from(with)] += cpu_seconds() - before;
+        }
+    }
+    let each = |seconds: f64| 1e6 * seconds / (10 * steps) as f64;
+    println!(
+        "{name}: {:.1} µs a step without, {:.1} µs with the chain: {:+.2} %",
+        each(seconds[0]),
+        each(seconds[1]),
+        1e2 * (seconds[1] / seconds[0] - 1.0)
+    );
+}
+
+/// Seconds on a processor of all threads of this process, as Linux counts them in nanoseconds.
+fn cpu_seconds() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    let told = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
+    let nanoseconds =
+        told.filter_map(|text| text.split(' ').next().and_then(|word| word.parse::<f64>().ok()));
+    nanoseconds.sum::<f64>() / 1e9
+}
