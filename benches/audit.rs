@@ -66,7 +66,7 @@ fn main() {
     let ten = run / steps as f64 * 10.0;
     // The step after a state, so that nothing is repeated before it.
     let step = format!("{}", 7 * each + 1);
-    for against in ["scalar", "reference"] {
+    for against in ["avx2", "scalar", "reference"] {
         let seconds =
             timed(folder.path(), &["bisect", record, "--step", &step, "--against", against, "-q"], 7);
         let empty = timed(folder.path(), &["check", "-q"], 0);
