@@ -271,7 +271,9 @@ fn kind_and_math(format: DType) -> Result<(c_int, c_int), ExecFault> {
         DType::Bf16 => Ok((cudnn::BFLOAT16, cudnn::TENSOR_OP_MATH)),
         DType::Tf32 => Ok((cudnn::FLOAT, cudnn::DEFAULT_MATH)),
         DType::F32 => Ok((cudnn::FLOAT, cudnn::FMA_MATH)),
-        DType::I32 => Err(ExecFault::device("a convolution of integers, expected a float format")),
+        DType::E4m3 | DType::E5m2 | DType::I32 => {
+            Err(ExecFault::device(format!("a convolution of {format}, expected f32, tf32, f16 or bf16")))
+        }
     }
 }
 
