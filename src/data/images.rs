@@ -1,6 +1,6 @@
 //! Folders of pictures to prepared data: listed, hashed, decoded, brought to one size, and written while that goes on.
 //!
-//! Pixels stay bytes, and what each is worth follows from `normalise` when examples are used ([`levels`]). Invariant: no more
+//! Pixels stay bytes, and what each is worth follows from `normalise` when examples are used ([`levels()`]). Invariant: no more
 //! than a few pictures are held at once; which thread decodes which changes nothing; what is decoded is what was hashed.
 
 mod decode;

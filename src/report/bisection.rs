@@ -9,7 +9,7 @@ use crate::exec::bisect::{ElementDifference, OpDifference};
 use crate::verify::BISECT;
 use serde_json::{Value, json};
 
-/// Schema of [`json`].
+/// Schema of [`json()`].
 pub const SCHEMA: &str = "amp.bisect/1";
 
 /// A side of the comparison.

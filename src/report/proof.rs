@@ -7,7 +7,7 @@ use crate::digest::Digest;
 use crate::verify::{Answer, Proof, Repeated};
 use serde_json::{Value, json};
 
-/// Schema of [`json`].
+/// Schema of [`json()`].
 pub const SCHEMA: &str = "amp.segments/1";
 
 fn word(answer: Answer) -> &'static str {

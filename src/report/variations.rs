@@ -7,7 +7,7 @@ use crate::digest::Digest;
 use crate::verify::{Answer, Verdict};
 use serde_json::{Value, json};
 
-/// Schema of [`json`].
+/// Schema of [`json()`].
 pub const SCHEMA: &str = "amp.hostile/1";
 
 /// What came of a variation.

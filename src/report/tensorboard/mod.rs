@@ -1,6 +1,6 @@
 //! A record as a file of events for TensorBoard: scalars over steps.
 //!
-//! The file is a series of frames ([`frame`]), each with an `Event` in the wire form of protocol buffers ([`wire`]), as
+//! The file is a series of frames ([`frame`]), each with an `Event` in the wire form of protocol buffers (`wire`), as
 //! TensorFlow's `event.proto` and `summary.proto` number the fields. Times are those of the record: its start and the seconds of its
 //! events, so that the same record gives the same bytes.
 

@@ -139,7 +139,7 @@ fn convolutions_are_near_sums_in_f64_and_repeat() {
                 let place = if convolution.accumulate { 2.0 * half } else { half };
                 // Matrix units add sixteen products at a time to a sum in f32, and cut off what does not fit; fewer on ordinary cores.
                 let terms = most as f64;
-                let sums = (terms / 16.0).max(4.0) * 2_f64.powi(-23);
+                let sums = (terms / 16.0).max(4.0) * f64::from(f32::EPSILON);
                 let far = expected.iter().zip(&rounds[0]).position(|((wanted, size), got)| {
                     let off = (wanted - f64::from(*got)).abs();
                     off.is_nan() || off > place * wanted.abs() + sums * size + 1e-7
