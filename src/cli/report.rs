@@ -9,6 +9,7 @@ use crate::report::badge::{Badge, Verified};
 use crate::report::page::{self, Subject};
 use crate::report::{RunSummary, json, tensorboard};
 use crate::store::write_file;
+use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Value, json};
 
@@ -30,6 +31,7 @@ pub fn run(arguments: &ReportArguments, ui: &Ui) -> Result<Exit, Failure> {
     let only = arguments.badge.is_some() || arguments.tensorboard.is_some();
     let page = (!only || arguments.output.is_some()).then(|| output(arguments, &first));
     if let Some(path) = &page {
+        require_page(path)?;
         write_file(path, document(&all).as_bytes())?;
     }
     if let Some(path) = &arguments.badge {
@@ -111,7 +113,25 @@ fn verdict(path: &Utf8Path, record: &Record) -> Result<Verified, Failure> {
         );
         return Err(Failure::new(Exit::Usage, message).help(help));
     }
+    // A run of the same lock that differs has the same run id, and was not what was found to be the same.
+    if verified.verdict == "same" && verified.chain != Some(record.chain()) {
+        let of =
+            verified.chain.map_or_else(|| "no recorded result".to_owned(), |chain| format!("chain {chain}"));
+        let message =
+            format!("`{path}` is a verdict on {of}, and the record ends with chain {}", record.chain());
+        return Err(Failure::new(Exit::Usage, message).help(help));
+    }
     Ok(verified)
+}
+
+/// Refuses to write over a file that is no page of amp: a slip of the hand would take a manifest.
+fn require_page(path: &Utf8Path) -> Result<(), Failure> {
+    let Ok(text) = Disk.read(path) else { return Ok(()) };
+    if text.is_empty() || text.starts_with(b"<!DOCTYPE html>") {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, format!("`{path}` is there already, and is no page"))
+        .help("choose another name for `--output`, such as report.html"))
 }
 
 fn answer(

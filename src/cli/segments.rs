@@ -47,7 +47,8 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     };
     let file = Place::file(runs::record_path(&arguments.target).unwrap_or_else(|| arguments.target.clone()));
     let findings = of_proof(ui.command, arguments.target.as_str(), &proof, &file);
-    let mut document = report::proof::json(&proof, &again.record.started.run_id, arguments.seed);
+    let mut document =
+        report::proof::json(&proof, (&again.record.started.run_id, &again.record.chain()), arguments.seed);
     document["seconds"] = json!(watch.seconds());
     ui.whole_answer(&document, |color| report::proof::text(&proof, color), &findings, exit);
     Ok(exit)

@@ -67,7 +67,14 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
     if workers > shards {
         let message =
             format!("{workers} workers are to share {shards} shard{}", if shards == 1 { "" } else { "s" });
-        let help = format!("write `train shards={workers}`, which is another run, or lower `--workers`");
+        let batch = ready.resolved.plan.data.batch;
+        let divides = batch.is_multiple_of(workers as usize);
+        let more = if divides {
+            format!("write `train shards={workers}`, which is another run, or ")
+        } else {
+            String::new()
+        };
+        let help = format!("{more}lower `--workers` to {shards} or less");
         return Err(refuse(message, help));
     }
     if workers > 1 && ready.steps().iter().any(keeps_maxima) {

@@ -58,6 +58,8 @@ impl Color {
 pub struct Verified {
     /// The run that it is about.
     pub run_id: Digest,
+    /// The chain at the end of that run, where it was compared with what was recorded.
+    pub chain: Option<Digest>,
     /// `same`, `differs` or `inconclusive`.
     pub verdict: String,
     /// How many digests were compared; of segments and variations together.
@@ -82,6 +84,7 @@ impl Verified {
         let of_parts: u64 = parts.filter_map(|part| part["compared"].as_u64()).sum();
         Some(Self {
             run_id: Digest::parse(document["run_id"].as_str()?)?,
+            chain: document["chain"].as_str().and_then(Digest::parse),
             verdict: verdict.to_owned(),
             compared: document["compared"].as_u64().unwrap_or(of_parts),
             first_step: document["first_step"].as_u64(),

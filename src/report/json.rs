@@ -101,6 +101,7 @@ pub fn verdict(verdict: &Verdict, against: Against) -> Value {
         "exit_code": verdict.exit_code(against),
         "code": verdict.code(against).map(|code| code.to_string()),
         "run_id": verdict.run_id.to_string(),
+        "chain": verdict.chain.to_string(),
         "compared": verdict.compared,
         "unequal": verdict.unequal,
         "equal_through": verdict.equal_through,

@@ -88,7 +88,7 @@ fn row(repeated: &Repeated) -> Vec<super::table::Cell> {
 }
 
 /// The same for programs.
-pub fn json(proof: &Proof, run_id: &Digest, seed: u64) -> Value {
+pub fn json(proof: &Proof, (run_id, chain): (&Digest, &Digest), seed: u64) -> Value {
     let segments = proof.repeated.iter().map(|repeated| {
         let (segment, verdict) = (&repeated.segment, &repeated.verdict);
         let differences = verdict.differences.iter().map(|difference| {
@@ -116,6 +116,7 @@ pub fn json(proof: &Proof, run_id: &Digest, seed: u64) -> Value {
         "schema": SCHEMA,
         "verdict": word(proof.answer()),
         "run_id": run_id.to_string(),
+        "chain": chain.to_string(),
         "seed": seed,
         "available": proof.available,
         "steps": proof.steps,

@@ -152,6 +152,7 @@ pub fn json(report: &Report, exit_code: u8) -> Value {
         "verdict": word(report.answer()),
         "exit_code": exit_code,
         "run_id": report.run_id.to_string(),
+        "chain": report.recorded.as_ref().map(|verdict| verdict.chain.to_string()),
         "recorded": report.recorded.as_ref().map(|verdict| word(verdict.answer)),
         "variations": variations.collect::<Vec<_>>(),
     })

@@ -52,6 +52,10 @@ impl Lowering<'_, '_> {
             self.rules(child, &mut policy, &path);
             let scaler = child.optional_text("scaler").map(str::to_owned);
             let scaler = scaler.and_then(|name| self.scaler_of(&name, child, node));
+            let before = std::iter::once(base).chain(phases.iter().map(|phase: &Phase| &phase.policy));
+            if let Some(fault) = histories_differ(before, &policy, node) {
+                self.sink.push(fault);
+            }
             if let Some(fault) = masters_differ(base, &policy, node) {
                 self.sink.push(fault);
                 continue;
@@ -127,6 +131,27 @@ impl Lowering<'_, '_> {
         let found = super::expand::Expander::new(self.modules, self.sink).primitive(&frame)?;
         Some((full, found))
     }
+}
+
+/// Histories of delayed scaling persist too, so that all policies in FP8 need as many numbers in them.
+fn histories_differ<'a>(
+    mut before: impl Iterator<Item = &'a Policy>,
+    policy: &Policy,
+    node: &Node,
+) -> Option<Diagnostic> {
+    let history = |policy: &Policy| policy.eight.as_ref().map_or(0, |eight| eight.recipe.history);
+    let other = history(policy);
+    let differs = |one: &&Policy| history(one) > 0 && other > 0 && history(one) != other;
+    before.find(differs).map(|one| {
+        let message = format!(
+            "`{}` keeps the greatest magnitudes of {other} steps here, and `{}` before it those of {}",
+            policy.name,
+            one.name,
+            history(one)
+        );
+        let fault = Diagnostic::error(codes::PHASE_PARAMETERS, message).at(node.span, "begins here");
+        fault.help("a policy that is named here has its defaults: leave `history` out of the first one, or write a module with your own and name it in both")
+    })
 }
 
 /// Parameters persist from one phase to the next, so that both have to keep them alike.

@@ -53,6 +53,8 @@ pub struct Verdict {
     pub answer: Answer,
     /// The run id of the actual run.
     pub run_id: Digest,
+    /// The chain at the end of the actual run.
+    pub chain: Digest,
     /// How many steps, evaluations and final digests were compared.
     pub compared: usize,
     /// How many of them are not equal.
@@ -112,7 +114,7 @@ fn compare_by(
     how: impl FnOnce(&mut Comparison, &Recorded, &Record),
 ) -> Verdict {
     let run_id = actual.started.run_id;
-    let mut comparison = Comparison { verdict: empty(run_id) };
+    let mut comparison = Comparison { verdict: empty(run_id, actual.chain()) };
     match expected.run_id {
         Some(expected_id) if expected_id == run_id => how(&mut comparison, expected, actual),
         Some(other) => comparison
@@ -132,10 +134,11 @@ fn compare_by(
     verdict
 }
 
-fn empty(run_id: Digest) -> Verdict {
+fn empty(run_id: Digest, chain: Digest) -> Verdict {
     Verdict {
         answer: Answer::Inconclusive,
         run_id,
+        chain,
         compared: 0,
         unequal: 0,
         differences: Vec::new(),

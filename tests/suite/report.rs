@@ -78,9 +78,30 @@ fn a_badge_claims_no_more_than_was_verified() {
     place.write("other.json", place.read("verdict.json").replace(id, &format!("sha256:{}", "0".repeat(64))));
     let other = place.amp(&["report", &folder, "--badge", "b.svg", "--verdict", "other.json"]).ends(2);
     assert!(other.stderr.contains("is a verdict on run"), "{}", other.stderr);
+    // One on another run of the same lock, which ended otherwise.
+    let chain = verdict["chain"].as_str().expect("a chain");
+    place.write(
+        "other.json",
+        place.read("verdict.json").replace(chain, &format!("sha256:{}", "1".repeat(64))),
+    );
+    let other = place.amp(&["report", &folder, "--badge", "b.svg", "--verdict", "other.json"]).ends(2);
+    assert!(other.stderr.contains("is a verdict on chain"), "{}", other.stderr);
+    assert!(!place.path("b.svg").exists());
     let other = place.amp(&["report", &folder, "--badge", "b.svg", "--verdict", "manifest.lock"]).ends(2);
     assert!(other.stderr.contains("amp verify"), "{}", other.stderr);
     let _ = place.amp(&["report", &folder, "--verdict", "verdict.json"]).ends(2);
+}
+
+#[test]
+fn a_page_is_written_over_a_page_alone() {
+    let (place, folder) = recorded();
+    let manifest = place.read("manifest.kdl");
+    let other = place.amp(&["report", &folder, "--output", "manifest.kdl"]).ends(2);
+    assert!(other.stderr.contains("is no page"), "{}", other.stderr);
+    assert_eq!(place.read("manifest.kdl"), manifest);
+    for _ in 0..2 {
+        let _ = place.amp(&["report", &folder, "--output", "page.html"]).ends(0);
+    }
 }
 
 #[test]
