@@ -142,7 +142,8 @@ fn a_worker_that_dies_ends_the_run_and_the_run_goes_on_with_others() {
 fn what_a_worker_cannot_do_is_said_by_the_first_one() {
     let place = cut(4);
     // 8 divides the batch of 8; 5 does not, and is no advice.
-    for (workers, advice) in [("8", "write `train shards=8`"), ("5", "help: lower `--workers` to 4 or less")] {
+    for (workers, advice) in [("8", "write `train shards=8`"), ("5", "help: lower `--workers` to 4 or less")]
+    {
         let answer = place.amp(&["run", "--workers", workers]).ends(2);
         assert!(answer.stderr.contains("AMP0716") && answer.stderr.contains(advice), "{}", answer.stderr);
     }
