@@ -95,4 +95,4 @@ impl Sink {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,12 +3,12 @@
 use super::{CATALOGUE, Code, Diagnostic, FileId, SourceMap, Span, codes, nearest, render_text, to_json};
 use proptest::prelude::*;
 
-fn span(file: FileId, start: u32, end: u32) -> Span {
+pub(crate) fn span(file: FileId, start: u32, end: u32) -> Span {
     Span { file, start, end }
 }
 
 /// A fault of a manifest and of the library's line that disagrees.
-fn example() -> (Diagnostic, SourceMap) {
+pub(crate) fn example() -> (Diagnostic, SourceMap) {
     let mut sources = SourceMap::default();
     let manifest = sources.add("run/manifest.kdl", "amp 1\nträin lr=2 # 50%\n");
     let library = sources.add("std:optimizers/x", "module \"x\" {\n    parameter \"lr\"\n}\n");

@@ -4,7 +4,7 @@ use super::summary::RunSummary;
 use crate::diff::{Bits, Change, FieldDifference, LockDiff, RecordDiff};
 use crate::probe::Environment;
 use crate::record::canonical_bits;
-use crate::verify::{Against, Answer, Verdict};
+use crate::verify::{Against, Difference, Verdict};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -79,9 +79,9 @@ fn field(field: &FieldDifference) -> Value {
     json!({ "field": field.field, "old": field.old, "new": field.new, "ulps": field.ulps })
 }
 
-/// A verdict, with its exit code.
-pub fn verdict(verdict: &Verdict, against: Against) -> Value {
-    let differences = verdict.differences.iter().map(|difference| {
+/// What differs in a verdict.
+pub(super) fn differences(verdict: &Verdict) -> Vec<Value> {
+    let object = |difference: &Difference| {
         json!({
             "what": difference.what,
             "step": difference.step,
@@ -89,14 +89,15 @@ pub fn verdict(verdict: &Verdict, against: Against) -> Value {
             "actual": difference.actual,
             "ulps": difference.ulps,
         })
-    });
+    };
+    verdict.differences.iter().map(object).collect()
+}
+
+/// A verdict, with its exit code.
+pub fn verdict(verdict: &Verdict, against: Against) -> Value {
     json!({
         "schema": VERDICT_SCHEMA,
-        "verdict": match verdict.answer {
-            Answer::Same => "same",
-            Answer::Differs => "differs",
-            Answer::Inconclusive => "inconclusive",
-        },
+        "verdict": verdict.answer.word(),
         "against": match against { Against::Recorded => "recorded", Against::SecondRun => "second-run" },
         "exit_code": verdict.exit_code(against),
         "code": verdict.code(against).map(|code| code.to_string()),
@@ -106,7 +107,7 @@ pub fn verdict(verdict: &Verdict, against: Against) -> Value {
         "unequal": verdict.unequal,
         "equal_through": verdict.equal_through,
         "first_step": verdict.first_step,
-        "differences": differences.collect::<Vec<_>>(),
+        "differences": differences(verdict),
         "missing": verdict.missing,
     })
 }

@@ -10,14 +10,6 @@ use serde_json::{Value, json};
 /// Schema of [`json()`].
 pub const SCHEMA: &str = "amp.segments/1";
 
-fn word(answer: Answer) -> &'static str {
-    match answer {
-        Answer::Same => "same",
-        Answer::Differs => "differs",
-        Answer::Inconclusive => "inconclusive",
-    }
-}
-
 fn answer(repeated: &Repeated) -> Answer {
     match (repeated.differs(), repeated.is_same()) {
         (true, _) => Answer::Differs,
@@ -81,7 +73,7 @@ fn row(repeated: &Repeated) -> Vec<super::table::Cell> {
     let begin = if segment.begin.is_some() { "from its state" } else { "from the start" };
     vec![
         cell(format!("steps {} to {}", count(segment.from + 1), count(segment.to)), Meaning::Name),
-        cell(word(answer(repeated)), meaning),
+        cell(answer(repeated).word(), meaning),
         cell(begin, Meaning::Faint),
         cell(super::number::short_digests(&first), Meaning::Plain),
     ]
@@ -91,30 +83,21 @@ fn row(repeated: &Repeated) -> Vec<super::table::Cell> {
 pub fn json(proof: &Proof, (run_id, chain): (&Digest, &Digest), seed: u64) -> Value {
     let segments = proof.repeated.iter().map(|repeated| {
         let (segment, verdict) = (&repeated.segment, &repeated.verdict);
-        let differences = verdict.differences.iter().map(|difference| {
-            json!({
-                "what": difference.what,
-                "step": difference.step,
-                "expected": difference.expected,
-                "actual": difference.actual,
-                "ulps": difference.ulps,
-            })
-        });
         json!({
             "from": segment.from,
             "to": segment.to,
             "checkpoint": segment.begin.as_ref().map(|(file, _)| file),
-            "verdict": word(answer(repeated)),
+            "verdict": answer(repeated).word(),
             "compared": verdict.compared,
             "unequal": verdict.unequal,
             "first_step": verdict.first_step,
             "state_same": repeated.state,
-            "differences": differences.collect::<Vec<_>>(),
+            "differences": super::json::differences(verdict),
         })
     });
     json!({
         "schema": SCHEMA,
-        "verdict": word(proof.answer()),
+        "verdict": proof.answer().word(),
         "run_id": run_id.to_string(),
         "chain": chain.to_string(),
         "seed": seed,

@@ -80,14 +80,6 @@ fn words(variation: &Variation) -> (&'static str, Meaning, Option<String>) {
     }
 }
 
-fn word(answer: Answer) -> &'static str {
-    match answer {
-        Answer::Same => "same",
-        Answer::Differs => "differs",
-        Answer::Inconclusive => "inconclusive",
-    }
-}
-
 /// A line for each variation, then the answer.
 pub fn text(report: &Report, color: bool) -> String {
     let row = |variation: &Variation| -> Vec<Cell> {
@@ -149,11 +141,11 @@ pub fn json(report: &Report, exit_code: u8) -> Value {
     });
     json!({
         "schema": SCHEMA,
-        "verdict": word(report.answer()),
+        "verdict": report.answer().word(),
         "exit_code": exit_code,
         "run_id": report.run_id.to_string(),
         "chain": report.recorded.as_ref().map(|verdict| verdict.chain.to_string()),
-        "recorded": report.recorded.as_ref().map(|verdict| word(verdict.answer)),
+        "recorded": report.recorded.as_ref().map(|verdict| verdict.answer.word()),
         "variations": variations.collect::<Vec<_>>(),
     })
 }

@@ -31,6 +31,17 @@ pub enum Answer {
     Inconclusive,
 }
 
+impl Answer {
+    /// The word for it in documents.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Differs => "differs",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
 /// Something that is not equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {

@@ -10,6 +10,7 @@ mod convolution;
 mod convolution_tests;
 mod cudnn;
 mod images;
+mod light;
 mod product;
 mod scaled;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::arithmetic::functions::{erf, exp, tanh};
 use crate::arithmetic::half::{Format, round};
+use crate::graph::Unary;
 
 /// An activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,19 @@ pub enum Activation {
     Tanh,
     /// 1 / (1 + e^-x).
     Sigmoid,
+}
+
+impl From<Unary> for Activation {
+    fn from(kind: Unary) -> Self {
+        match kind {
+            Unary::Relu => Self::Relu,
+            Unary::Gelu => Self::GeluErf,
+            Unary::GeluTanh => Self::GeluTanh,
+            Unary::Silu => Self::Silu,
+            Unary::Tanh => Self::Tanh,
+            Unary::Sigmoid => Self::Sigmoid,
+        }
+    }
 }
 
 /// √(2/π), the slope inside the tanh form of gelu.

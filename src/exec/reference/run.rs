@@ -26,7 +26,7 @@ use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cpu::dispatch::Call;
 use crate::exec::cpu::matrix::{Epilogue, MatrixRef, Product};
 use crate::exec::schedule::decimal;
-use crate::graph::{Op, Stored, Unary};
+use crate::graph::{Op, Stored};
 use crate::plan::Optimizer;
 
 /// Computes a call plainly; false for an op that is not reached from here, whose results are then as they were.
@@ -100,39 +100,23 @@ fn linear(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
     true
 }
 
-fn geometry(input: &[usize], weight: &[usize], steps: [[usize; 2]; 3], groups: usize) -> Geometry {
-    let [stride, padding, dilation] = steps;
-    Geometry {
-        batch: input[0],
-        height: input[2],
-        width: input[3],
-        channels_in: input[1],
-        channels_out: weight[0],
-        kernel: [weight[2], weight[3]],
-        stride,
-        padding,
-        dilation,
-        groups,
-    }
-}
-
 fn image(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
     let format = call.format(0);
     match (call.op, call.inputs) {
         (Op::Conv2d { stride, padding, dilation, groups, bias }, [x, weight, ..]) => {
-            let geometry = geometry(x.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(x.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
             let bias = bias.then(|| call.inputs[2].floats());
             convolution::forward(&geometry, x.floats(), weight.floats(), bias, format, call.out(outputs, 0));
         }
         (Op::Conv2dBackwardInput { stride, padding, dilation, groups }, [dy, weight]) => {
             let shape = &call.results[0].shape;
-            let geometry = geometry(shape, weight.shape(), [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(shape, weight.shape(), [*stride, *padding, *dilation], *groups);
             let dx = call.out(outputs, 0);
             convolution::backward_input(&geometry, dy.floats(), weight.floats(), format, dx);
         }
         (Op::Conv2dBackwardWeight { stride, padding, dilation, groups }, [dy, x]) => {
             let shape = &call.results[0].shape;
-            let geometry = geometry(x.shape(), shape, [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(x.shape(), shape, [*stride, *padding, *dilation], *groups);
             convolution::backward_weight(&geometry, dy.floats(), x.floats(), format, call.out(outputs, 0));
         }
         _ => return false,
@@ -269,17 +253,6 @@ fn normalised(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
     true
 }
 
-fn of_unary(kind: Unary) -> Activation {
-    match kind {
-        Unary::Relu => Activation::Relu,
-        Unary::Gelu => Activation::GeluErf,
-        Unary::GeluTanh => Activation::GeluTanh,
-        Unary::Silu => Activation::Silu,
-        Unary::Tanh => Activation::Tanh,
-        Unary::Sigmoid => Activation::Sigmoid,
-    }
-}
-
 fn pointwise(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
     let averaged = |shape: &[usize], start: usize, end: usize| {
         let length: usize = shape[start..end].iter().product();
@@ -287,11 +260,11 @@ fn pointwise(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
     };
     match (call.op, call.inputs) {
         (Op::Unary(kind), [x]) => {
-            activation::forward(of_unary(*kind), x.floats(), call.out(outputs, 0), call.format(0));
+            activation::forward(Activation::from(*kind), x.floats(), call.out(outputs, 0), call.format(0));
         }
         (Op::UnaryBackward(kind), [dy, saved]) => {
             let dx = call.out(outputs, 0);
-            activation::backward(of_unary(*kind), saved.floats(), dy.floats(), dx, call.format(0));
+            activation::backward(Activation::from(*kind), saved.floats(), dy.floats(), dx, call.format(0));
         }
         (Op::Cast, [x]) => elementwise::cast(x.floats(), call.out(outputs, 0), call.format(0)),
         (Op::Add | Op::Subtract | Op::Multiply, [a, b]) => {

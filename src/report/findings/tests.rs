@@ -4,26 +4,11 @@ use super::{
     CAN_CHANGE, Check, Finding, Findings, Level, MOST_ANNOTATIONS, Outcome, Place, Rule, github, junit,
     of_proof, of_verdict, sarif,
 };
-use crate::diag::{Diagnostic, FileId, SourceMap, Span, codes};
+use crate::diag::tests::{example, span};
+use crate::diag::{Diagnostic, FileId, SourceMap, codes};
 use crate::report::page::tests::{evaluation, finished, record, step};
 use crate::verify::{Against, Proof, Recorded, compare};
 use proptest::prelude::*;
-
-fn span(file: FileId, start: u32, end: u32) -> Span {
-    Span { file, start, end }
-}
-
-/// A fault of a manifest and of the library's line that disagrees.
-fn example() -> (Diagnostic, SourceMap) {
-    let mut sources = SourceMap::default();
-    let manifest = sources.add("run/manifest.kdl", "amp 1\nträin lr=2 # 50%\n");
-    let library = sources.add("std:optimizers/x", "module \"x\" {\n    parameter \"lr\"\n}\n");
-    let fault = Diagnostic::error(codes::OUT_OF_RANGE, "`lr` is 2,\nand must be below 1")
-        .at(span(manifest, 16, 17), "must be below 1")
-        .at(span(library, 27, 31), "declared here")
-        .help("write 50%");
-    (fault, sources)
-}
 
 fn annotations(faults: &[Diagnostic], sources: &SourceMap) -> String {
     github(&Findings::of_diagnostics("amp check", "m", faults, sources))

@@ -26,6 +26,23 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// From the sizes of its input (N, C, H, W) and of its weight (O, C/groups, KH, KW); `steps` are stride, padding and dilation.
+    pub fn of(input: &[usize], weight: &[usize], steps: [[usize; 2]; 3], groups: usize) -> Self {
+        let [stride, padding, dilation] = steps;
+        Self {
+            batch: input[0],
+            height: input[2],
+            width: input[3],
+            channels_in: input[1],
+            channels_out: weight[0],
+            kernel: [weight[2], weight[3]],
+            stride,
+            padding,
+            dilation,
+            groups,
+        }
+    }
+
     /// Rows and columns of an output image; 0 where the filter is larger than the padded image.
     pub fn output_size(&self) -> [usize; 2] {
         let size = |axis: usize, input: usize| {

@@ -13,7 +13,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
     match call.op {
         Op::Conv2d { stride, padding, dilation, groups, bias } => {
             let [x, weight, ..] = call.inputs else { return };
-            let geometry = geometry(x.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(x.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
             let bias = bias.then(|| call.inputs[2].floats());
             let y = call.out(outputs, 0);
             convolution::forward(isa, threads, &geometry, x.floats(), weight.floats(), bias, format, y);
@@ -21,14 +21,14 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::Conv2dBackwardInput { stride, padding, dilation, groups } => {
             let [dy, weight] = call.inputs else { return };
             let shape = &call.results[0].shape;
-            let geometry = geometry(shape, weight.shape(), [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(shape, weight.shape(), [*stride, *padding, *dilation], *groups);
             let dx = call.out(outputs, 0);
             convolution::backward_input(isa, threads, &geometry, dy.floats(), weight.floats(), format, dx);
         }
         Op::Conv2dBackwardWeight { stride, padding, dilation, groups } => {
             let [dy, x] = call.inputs else { return };
             let shape = &call.results[0].shape;
-            let geometry = geometry(x.shape(), shape, [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(x.shape(), shape, [*stride, *padding, *dilation], *groups);
             let dw = call.out(outputs, 0);
             convolution::backward_weight(isa, threads, &geometry, dy.floats(), x.floats(), format, dw);
         }
@@ -74,24 +74,6 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             average_pool_backward(isa, threads, &op, *count_include_padding, dy.floats(), dx, format);
         }
         _ => {}
-    }
-}
-
-/// The geometry of a convolution from the shapes (N, C, H, W) of its input and (O, C/groups, KH, KW) of its weight;
-/// `steps` are stride, padding and dilation.
-fn geometry(input: &[usize], weight: &[usize], steps: [[usize; 2]; 3], groups: usize) -> Geometry {
-    let [stride, padding, dilation] = steps;
-    Geometry {
-        batch: input[0],
-        height: input[2],
-        width: input[3],
-        channels_in: input[1],
-        channels_out: weight[0],
-        kernel: [weight[2], weight[3]],
-        stride,
-        padding,
-        dilation,
-        groups,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::exec::cpu::dropout::{Dropout, dropout as dropout_rows, dropout_nhwc};
 use crate::exec::cpu::elementwise::{self, Binary};
 use crate::exec::cpu::mean::{mean, mean_backward};
 use crate::exec::cpu::reduce;
-use crate::graph::{Op, Unary};
+use crate::graph::Op;
 
 /// Runs a node of this family.
 pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
@@ -19,7 +19,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
             activation::forward(
                 call.isa,
                 call.threads,
-                activation(*kind),
+                Activation::from(*kind),
                 call.inputs[0].floats(),
                 out,
                 format,
@@ -27,7 +27,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         }
         Op::UnaryBackward(kind) => {
             let [dy, saved] = call.inputs else { return };
-            let kind = activation(*kind);
+            let kind = Activation::from(*kind);
             activation::backward(call.isa, call.threads, kind, saved.floats(), dy.floats(), out, format);
         }
         Op::Cast => elementwise::cast(call.isa, call.threads, call.inputs[0].floats(), out, format),
@@ -79,17 +79,6 @@ fn averaged(call: &Call<'_>, shape: &[usize], start: usize, end: usize) -> (usiz
     let length = shape[start..end].iter().product();
     let inner = if call.channels_last() { shape[1] } else { shape[end..].iter().product() };
     (length, inner)
-}
-
-fn activation(kind: Unary) -> Activation {
-    match kind {
-        Unary::Relu => Activation::Relu,
-        Unary::Gelu => Activation::GeluErf,
-        Unary::GeluTanh => Activation::GeluTanh,
-        Unary::Silu => Activation::Silu,
-        Unary::Tanh => Activation::Tanh,
-        Unary::Sigmoid => Activation::Sigmoid,
-    }
 }
 
 fn binary(call: &Call<'_>, op: Binary, out: &mut [f32]) {

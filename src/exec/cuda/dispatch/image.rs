@@ -5,7 +5,7 @@
 //! library for convolutions makes what it takes; the rest are products of unfolded images, or portable where there are groups.
 
 use super::products::{Tile, product, row_major, transposed};
-use super::{Arithmetic, Call, Operand, convolution, unfold};
+use super::{Arithmetic, Call, convolution, unfold};
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cuda::launch::{Arguments, Launches, Product, Tensor};
 use crate::graph::Op;
@@ -25,39 +25,21 @@ const WEIGHT: [&str; 4] =
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     match (call.op, call.inputs, call.outputs) {
         (Op::Conv2d { stride, padding, dilation, groups, bias }, [x, weight, ..], [y]) => {
-            let geometry = geometry(x, weight, [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(x.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
             let bias = bias.then(|| call.input(2));
             forward(call, &geometry, [x.tensor, weight.tensor, y.tensor], bias, launches);
         }
         (Op::Conv2dBackwardInput { stride, padding, dilation, groups }, [dy, weight], [dx]) => {
-            let geometry = geometry(dx, weight, [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(dx.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
             input(call, &geometry, [dy.tensor, weight.tensor, dx.tensor], launches);
         }
         (Op::Conv2dBackwardWeight { stride, padding, dilation, groups }, [dy, x], [dw]) => {
-            let geometry = geometry(x, dw, [*stride, *padding, *dilation], *groups);
+            let geometry = Geometry::of(x.shape(), dw.shape(), [*stride, *padding, *dilation], *groups);
             weight(call, &geometry, [dy.tensor, x.tensor, dw.tensor], launches);
         }
         _ => return false,
     }
     true
-}
-
-/// The geometry of a convolution from its input (N, C, H, W) and its weight (O, C/groups, KH, KW); `steps` are stride, padding and
-/// dilation.
-fn geometry(input: &Operand<'_>, weight: &Operand<'_>, steps: [[usize; 2]; 3], groups: usize) -> Geometry {
-    let [stride, padding, dilation] = steps;
-    Geometry {
-        batch: input.size(0),
-        height: input.size(2),
-        width: input.size(3),
-        channels_in: input.size(1),
-        channels_out: weight.size(0),
-        kernel: [weight.size(2), weight.size(3)],
-        stride,
-        padding,
-        dilation,
-        groups,
-    }
 }
 
 fn forward(

@@ -3,13 +3,14 @@
 //! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
 
 use super::fault;
+use super::light::{Described, Layout};
 use crate::exec::cuda::launch::{Matrix, Product, Tensor};
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
 use cudarc::cublas::{CudaBlas, result as blas, sys};
 use cudarc::cublaslt::{result as light, sys as light_sys};
 use cudarc::driver::{result, sys as driver_sys};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
 /// Bytes of workspace: what cuBLAS itself takes on Hopper. Its size takes part in the choice of the algorithm, so it is fixed.
@@ -138,78 +139,30 @@ impl Products {
     }
 }
 
-/// What cublasLt needs to know of a product; destroyed with it.
-struct Described {
-    product: light_sys::cublasLtMatmulDesc_t,
-    first: light_sys::cublasLtMatrixLayout_t,
-    second: light_sys::cublasLtMatrixLayout_t,
-    result: light_sys::cublasLtMatrixLayout_t,
-    preference: light_sys::cublasLtMatmulPreference_t,
-}
-
-impl Drop for Described {
-    fn drop(&mut self) {
-        // SAFETY: each was made by `new` and is destroyed once.
-        unsafe {
-            let _ = light::destroy_matmul_pref(self.preference);
-            for layout in [self.first, self.second, self.result] {
-                let _ = light::destroy_matrix_layout(layout);
-            }
-            let _ = light::destroy_matmul_desc(self.product);
+/// A product that cublasLt adds a bias to.
+fn described(call: &Call, formats: [DType; 2], bias: Tensor) -> Result<Described, light::CublasError> {
+    let size = |side: c_int| u64::try_from(side).unwrap_or(0);
+    let layout = |kind, transposed: bool, rows: c_int, columns: c_int, stride: c_int| {
+        let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+        Layout { kind, rows: size(rows), columns: size(columns), stride: i64::from(stride) }
+    };
+    let is_transposed = |operation| operation == sys::cublasOperation_t::CUBLAS_OP_T;
+    let [first, second] = [call.first, call.second].map(is_transposed);
+    let [operands, result] = formats.map(light_type);
+    let compute = match call.compute {
+        sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32 => {
+            light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
         }
-    }
-}
-
-impl Described {
-    /// A product with the bias as its epilogue. Sums are not split, so that no order of partial sums is left open.
-    fn new(call: &Call, formats: [DType; 2], bias: Tensor) -> Result<Self, light::CublasError> {
-        let size = |side: c_int| u64::try_from(side).unwrap_or(0);
-        let layout = |kind, transposed: bool, rows: c_int, columns: c_int, stride: c_int| {
-            let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
-            light::create_matrix_layout(kind, size(rows), size(columns), i64::from(stride))
-        };
-        let is_transposed = |operation| operation == sys::cublasOperation_t::CUBLAS_OP_T;
-        let [first, second] = [call.first, call.second].map(is_transposed);
-        let [operands, result] = formats.map(light_type);
-        let compute = light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        let fast = light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
-        let tf32 = call.compute == sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32;
-        let described = Self {
-            product: light::create_matmul_desc(
-                if tf32 { fast } else { compute },
-                light_sys::cudaDataType::CUDA_R_32F,
-            )?,
-            first: layout(operands, first, call.m, call.k, call.strides[0])?,
-            second: layout(operands, second, call.k, call.n, call.strides[1])?,
-            result: layout(result, false, call.m, call.n, call.strides[2])?,
-            preference: light::create_matmul_pref()?,
-        };
-        let epilogue = light_sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-        let workspace = WORKSPACE;
-        let unsplit = light_sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_NONE;
-        use light_sys::cublasLtMatmulDescAttributes_t as Attribute;
-        use light_sys::cublasLtMatmulPreferenceAttributes_t as Preference;
-        // SAFETY: each attribute is read from a variable of its type before the call returns.
-        unsafe {
-            let set = |attribute, value: *const c_void, bytes| {
-                light::set_matmul_desc_attribute(described.product, attribute, value, bytes)
-            };
-            set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, (&raw const call.first).cast(), 4)?;
-            set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, (&raw const call.second).cast(), 4)?;
-            set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, (&raw const epilogue).cast(), 4)?;
-            set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, (&raw const bias.address).cast(), 8)?;
-            let prefer = |attribute, value: *const c_void, bytes| {
-                light::set_matmul_pref_attribute(described.preference, attribute, value, bytes)
-            };
-            prefer(
-                Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                (&raw const workspace).cast(),
-                size_of::<usize>(),
-            )?;
-            prefer(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, (&raw const unsplit).cast(), 4)?;
-        }
-        Ok(described)
-    }
+        _ => light_sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+    };
+    let layouts = [
+        layout(operands, first, call.m, call.k, call.strides[0]),
+        layout(operands, second, call.k, call.n, call.strides[1]),
+        layout(result, false, call.m, call.n, call.strides[2]),
+    ];
+    let described = Described::new(compute, layouts, [call.first, call.second])?;
+    described.bias(bias.address)?;
+    Ok(described)
 }
 
 /// A format in cublasLt's binding, which has a type of its own for it; `Call::new` refused integers.
@@ -236,38 +189,9 @@ impl Products {
         let [x_at, w_at, y_at] = [product.b, product.a, product.y].map(|matrix| matrix.tensor.address);
         let run = || {
             let formats = [product.a, product.y].map(|matrix| matrix.tensor.format);
-            let described = Described::new(&call, formats, bias)?;
-            // SAFETY: descriptors live until the return, and what they describe is read before it; the addresses are of allocations
-            // of this device that hold the matrices.
-            unsafe {
-                let found = light::get_matmul_algo_heuristic(
-                    self.light,
-                    described.product,
-                    described.first,
-                    described.second,
-                    described.result,
-                    described.result,
-                    described.preference,
-                )?;
-                light::matmul(
-                    self.light,
-                    described.product,
-                    (&raw const product.alpha).cast(),
-                    (&raw const product.beta).cast(),
-                    x_at as *const _,
-                    described.first,
-                    w_at as *const _,
-                    described.second,
-                    y_at as *const _,
-                    described.result,
-                    y_at as *mut _,
-                    described.result,
-                    &raw const found.algo,
-                    self.workspace as *mut _,
-                    WORKSPACE,
-                    self.stream.cast(),
-                )
-            }
+            let described = described(&call, formats, bias)?;
+            // SAFETY: the addresses are of allocations of this device that hold the matrices.
+            unsafe { self.multiply(&described, [x_at, w_at, y_at], [product.alpha, product.beta]) }
         };
         run().map_err(|error| {
             let Product { a, rows, columns, depth, .. } = product;

@@ -22,12 +22,13 @@ struct Entry {
     i64 first_block;
 };
 
-// The last entry that begins at this block or before.
-static __device__ inline int entry_of(const Entry* entries, int count, i64 block) {
+// The last entry or row that begins at this block or before.
+template <typename T>
+static __device__ inline int last_from(const T* parts, int count, i64 block) {
     int low = 0, high = count;
     while (high - low > 1) {
         int middle = (low + high) / 2;
-        if (entries[middle].first_block <= block) low = middle;
+        if (parts[middle].first_block <= block) low = middle;
         else high = middle;
     }
     return low;
@@ -44,7 +45,7 @@ KERNEL(unscale_begin, int* culprit) {
 KERNEL(unscale, Tensor scale, const Entry* entries, int count, int after, int* culprit) {
     __shared__ int found;
     i64 block = blockIdx.x;
-    int number = entry_of(entries, count, block);
+    int number = last_from(entries, count, block);
     Entry entry = entries[number];
     Tensor gradient = tensor_of(entry);
     if (threadIdx.x == 0) found = 0;
@@ -100,7 +101,7 @@ static __device__ inline i64 at_most(i64 a, i64 b) { return a < b ? a : b; }
 KERNEL(norm_blocks, const Entry* entries, int count, i64 blocks, float* sums) {
     i64 block = (i64)blockIdx.x * 16 + threadIdx.x / 16;
     bool there = block < blocks;
-    Entry entry = entries[there ? entry_of(entries, count, block) : 0];
+    Entry entry = entries[there ? last_from(entries, count, block) : 0];
     i64 first = there ? (block - entry.first_block) * 4096 : 0;
     i64 size = there ? at_most(entry.elements - first, 4096) : 0;
     float sum = sum_of_block(tensor_of(entry), first, size, true);
@@ -156,16 +157,6 @@ struct Row {
     i64 first_block;
 };
 
-static __device__ inline int row_of(const Row* rows, int count, i64 block) {
-    int low = 0, high = count;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (rows[middle].first_block <= block) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
 static __device__ inline Tensor at(u64 address, u64 format) { return {(void*)address, (int)format, 0}; }
 
 // For each eight elements of a block's part of its tensor: 256 threads, 4096 elements.
@@ -175,7 +166,7 @@ static __device__ inline Tensor at(u64 address, u64 format) { return {(void*)add
 
 // Each tensor of the table in another format.
 KERNEL(casts, const Row* rows, int count) {
-    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Row row = rows[last_from(rows, count, blockIdx.x)];
     Tensor x = at(row.words[0], row.words[2]), y = at(row.words[1], row.words[3]);
     FOR_EIGHTS(row, first) {
         float values[8];
@@ -188,7 +179,7 @@ KERNEL(casts, const Row* rows, int count) {
 KERNEL(update_sgd, const Row* rows, int count, Tensor rate_at, Tensor found, Tensor coefficient, float momentum, int nesterov,
        float decay) {
     if (skipped(found)) return;
-    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Row row = rows[last_from(rows, count, blockIdx.x)];
     Tensor parameters = at(row.words[0], F32), velocity = at(row.words[1], F32);
     Tensor gradients = at(row.words[3], row.words[4]);
     float rate = load(rate_at, 0), clip = clip_of(coefficient);
@@ -229,7 +220,7 @@ KERNEL(adamw_numbers, Tensor rate_at, const int* step, double beta_1, double bet
 KERNEL(update_adamw, const Row* rows, int count, const float* numbers, Tensor found, Tensor coefficient, double beta_1, double beta_2,
        double epsilon) {
     if (skipped(found)) return;
-    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Row row = rows[last_from(rows, count, blockIdx.x)];
     Tensor parameters = at(row.words[0], F32), first_moment = at(row.words[1], F32), second_moment = at(row.words[2], F32);
     Tensor gradients = at(row.words[3], row.words[4]);
     float shrink = numbers[0], step_size = numbers[1], correction = numbers[2], clip = clip_of(coefficient);
@@ -278,7 +269,7 @@ KERNEL(store_parameter, Tensor parameters, const int* step, Tensor found, u64 ke
 
 // Buffer and pending take the candidate, or the buffer's value when the step is left out. The candidate may be pending itself.
 KERNEL(commit_buffers, const Row* rows, int count, Tensor found) {
-    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Row row = rows[last_from(rows, count, blockIdx.x)];
     Tensor candidate = at(row.words[0], row.words[3]), buffer = at(row.words[1], F32), pending = at(row.words[2], row.words[4]);
     bool out = skipped(found);
     FOR_EIGHTS(row, first) {
@@ -340,7 +331,7 @@ KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth
 // of 1024 keys. A row's words are the tensor's address alone; its blocks are of 1024.
 KERNEL(fingerprint, const Row* rows, int count, const u32* keys, u64* out) {
     __shared__ u64 sums[2][256];
-    Row row = rows[row_of(rows, count, blockIdx.x)];
+    Row row = rows[last_from(rows, count, blockIdx.x)];
     const float* values = (const float*)row.words[0];
     i64 start = (blockIdx.x - row.first_block) * 1024;
     int thread = (int)threadIdx.x;
