@@ -8,6 +8,7 @@ mod batch_norm;
 mod cases;
 mod chains;
 mod image;
+mod layer_norm;
 mod linear;
 mod memory;
 mod near;
