@@ -5,7 +5,10 @@
 //! that it would have been stored in, so a chain is faster and nothing else.
 
 mod batch_norm;
+mod parts;
 mod rows;
+
+pub(super) use parts::place_parts;
 
 use super::memory::Planned;
 use crate::exec::program::{Action, BufferId, Instruction, Place};

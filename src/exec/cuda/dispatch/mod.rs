@@ -37,7 +37,8 @@ pub struct Operand<'a> {
     pub tensor: Tensor,
     /// Shape, dtype, name.
     pub value: &'a Value,
-    /// Elements from a row (the last axis) to the next. More than a row has only for operands that `memory::pitched` allows.
+    /// Elements from a row (the last axis) to the next. More than a row has only where `memory::pitched` or
+    /// `memory::takes_part` allows it.
     pub pitch: usize,
     /// Zeros behind it, in elements; see `memory::Planned::tails`.
     pub tail: usize,

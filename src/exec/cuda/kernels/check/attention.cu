@@ -19,7 +19,7 @@
 
 struct Memory {
     void* data;
-    int format, unused;
+    int format, pitch;
 };
 
 struct Arguments {
@@ -141,7 +141,7 @@ struct Run {
         void* p = reserve(bytes);
         taken.push_back(p);
         if (data) up(p, data, bytes);
-        return {p, format, 0};
+        return {p, format, (int)(c.h * c.d)};
     }
     explicit Run(Problem problem) : c(problem) {
         scale = 1.0f / std::sqrt((float)c.d);
