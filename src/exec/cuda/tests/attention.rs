@@ -210,14 +210,14 @@ fn products_of_matrices() {
 }
 
 /// Lets queries, keys, values and dy be read in wider rows, and gradients be written there.
-fn in_parts(case: &mut Case, wide: usize) {
+fn in_parts(case: &mut Case) {
     let backward = matches!(case.op, Op::AttentionBackward { .. });
     let (operands, results) = if backward { (0..4, 0..3) } else { (0..3, 0..0) };
     let place = |index: usize, value: &Value| {
         let row = value.shape[2];
         // Each begins elsewhere, at 16 bytes where numbers have two.
         let start = 8 * index;
-        (index, (start, (start + row).next_multiple_of(8) + 8 * wide))
+        (index, (start, (start + row).next_multiple_of(8) + 24))
     };
     if let ((Value { dtype: DType::F16, .. }, Buffer::Float(values)), true) = (&mut case.inputs[0], backward)
     {
@@ -258,7 +258,7 @@ fn attention_in_parts_of_rows_has_the_same_bits() {
             ([0, 4, 4, 2, 2], false, 0.0, None, false),
         ] {
             for case in &mut cases_of(&Variant { sizes, causal, p, bias, mask, dtype, special: false }) {
-                in_parts(case, 3);
+                in_parts(case);
                 let expected = case.expected();
                 zeros += minus_zeros(case, &expected);
                 let expected = as_sums(case, expected);
@@ -294,7 +294,7 @@ fn fused_attention_in_parts_of_rows_has_the_same_bits() {
         ] {
             for case in &mut cases_of(&Variant { sizes, causal, p, bias, mask, dtype, special: false }) {
                 for mut device in devices().into_iter().filter(|device| device.has_tensor_cores()) {
-                    in_parts(case, 0);
+                    in_parts(case);
                     let found = case.found(&mut *device, Arithmetic::Device).expect("a kernel");
                     let whole = std::mem::take(&mut case.result_parts);
                     case.parts.clear();
