@@ -267,6 +267,7 @@ impl Blueprint {
                 value: step.value(program.buffers[*buffer].value),
                 pitch: planned.pitches[*buffer],
                 tail: planned.tails[program.owner(*buffer)],
+                scale: planned.scales[*buffer].map_or(Tensor::NONE, |scale| tensors[scale]),
             };
             let operands = |edges: &[BufferId]| edges.iter().map(operand).collect::<Vec<Operand<'_>>>();
             let call_of = |node: usize, instruction: &Instruction, inputs, outputs| Call {

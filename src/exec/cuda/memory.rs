@@ -7,7 +7,11 @@
 //! *Parts that are no copies.* A slice along the last axis is read where the whole lies, and a gradient of such a slice is written where
 //! the sum of all lies, where what touches it takes rows that lie apart (`fusion/parts.rs`).
 //!
+//! *Unscaling that writes nothing.* Who reads a gradient may divide it by the scale as it is read (`memory/unscale.rs`).
+//!
 //! *Places.* Results whose lifetimes overlap lie apart; large ones are placed first, each at the lowest address that is free.
+
+mod unscale;
 
 use super::fusion::{self, Group};
 use super::launch::ALIGNMENT;
@@ -31,6 +35,8 @@ pub struct Planned {
     /// For each buffer that owns memory the elements behind it, which are 0 between instructions: what makes a weight, or its gradient,
     /// as high as the rows of its logits are apart.
     pub tails: Vec<usize>,
+    /// For each buffer the scale that its numbers are divided by as they are read, if they are.
+    pub scales: Vec<Option<BufferId>>,
     /// For each buffer that owns memory in the block of results its first byte.
     pub offsets: Vec<Option<usize>>,
     /// Bytes of the block.
@@ -49,9 +55,12 @@ impl Planned {
         let rows: Vec<usize> = program.buffers.iter().map(|buffer| row(buffer.value)).collect();
         let pitches = rows.clone();
         let (tails, starts) = (vec![0; program.buffers.len()], vec![0; program.buffers.len()]);
+        let scales = vec![None; program.buffers.len()];
         let groups = Vec::new();
-        let mut planned = Self { program, formats, rows, pitches, starts, tails, offsets, bytes: 0, groups };
+        let mut planned =
+            Self { program, formats, rows, pitches, starts, tails, scales, offsets, bytes: 0, groups };
         let kept: Vec<BufferId> = keep.iter().filter_map(|value| planned.program.buffer_of(*value)).collect();
+        planned.unscale_as_read(nodes, &kept);
         planned.fold_casts(nodes, &kept);
         planned.widen_rows(nodes, values, &kept);
         planned.add_tails(nodes, &kept);

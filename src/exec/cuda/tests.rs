@@ -8,6 +8,7 @@ mod batch_norm;
 mod cases;
 mod chains;
 mod image;
+mod library;
 mod linear;
 mod memory;
 mod near;
@@ -73,6 +74,8 @@ struct Case {
     parts: BTreeMap<usize, (usize, usize)>,
     /// The same of results.
     result_parts: BTreeMap<usize, (usize, usize)>,
+    /// Operands, by their number, that are divided by a scale as they are read.
+    scales: BTreeMap<usize, f32>,
     position: u64,
     /// Whether the device's library for convolutions is asked.
     convolved: bool,
@@ -84,7 +87,7 @@ impl Case {
         let (stored, written) = (vec![None; inputs.len()], vec![None; outputs.len()]);
         let in_place = vec![None; outputs.len()];
         let (layout, position, convolved) = (Layout::RowMajor, 3, true);
-        let (parts, result_parts) = (BTreeMap::new(), BTreeMap::new());
+        let (parts, result_parts, scales) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
             op,
             layout,
@@ -95,6 +98,7 @@ impl Case {
             written,
             parts,
             result_parts,
+            scales,
             position,
             convolved,
         }
@@ -111,7 +115,12 @@ impl Case {
         isa: Isa,
         run: impl FnOnce(&cpu::dispatch::Call<'_>, &mut [Buffer]) -> T,
     ) -> (T, Vec<Buffer>) {
-        let rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
+        let mut rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
+        for (index, scale) in &self.scales {
+            let inverse = (1.0 / f64::from(*scale)) as f32;
+            let elements = self.inputs[*index].0.elements();
+            rounded[*index].floats_mut(elements).iter_mut().for_each(|x| *x *= inverse);
+        }
         let mut outputs: Vec<Buffer> = self
             .outputs
             .iter()
@@ -183,6 +192,11 @@ impl Case {
         device.upload(position, &self.position.to_le_bytes()).expect("an upload");
         let mut ins = as_operands(&inputs);
         self.parts.iter().for_each(|(index, place)| scatter(device, &mut ins[*index], *place));
+        for (index, scale) in &self.scales {
+            let address = device.allocate(4).expect("memory");
+            device.upload(address, &scale.to_le_bytes()).expect("an upload");
+            ins[*index].scale = Tensor::f32(address);
+        }
         let mut outs = as_operands(&outputs);
         self.result_parts.iter().for_each(|(index, place)| scatter(device, &mut outs[*index], *place));
         let asked = self.convolved && device.has_convolutions();

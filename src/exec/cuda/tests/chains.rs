@@ -106,10 +106,6 @@ fn chains_are_found() {
         seen += 1;
         let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
         let planned = Planned::new(&nodes, &step.values, step.micro.len(), &[step.loss, step.norm]);
-        let lengths = |kind: Kind| -> Vec<usize> {
-            let groups = members(&nodes, &planned, kind);
-            groups.iter().map(Vec::len).collect()
-        };
         // Three norms follow a sum.
         let norms = members(&nodes, &planned, Kind::ResidualNorm);
         assert_eq!(norms.len(), 3, "{name}: {norms:?}");
