@@ -87,7 +87,7 @@ impl Planned {
             let cast = matches!(instruction.action, Action::Run(node) if nodes[node].op == Op::Cast);
             let (from, to) = (instruction.inputs[0], instruction.outputs.first().copied());
             if let (true, Some(to)) = (cast, to)
-                && self.fold(time, from, to, kept)
+                && (self.fold(time, from, to, kept) || self.moves_instead(time, from, to, kept))
             {
                 folded.push(time);
                 casts.insert(to);
@@ -149,6 +149,24 @@ impl Planned {
         }
         self.program.buffers[to].place = Place::View(from);
         true
+    }
+
+    /// Lets the move of a cast's result to the other layout take the operand instead, and round it, if nothing else reads the result.
+    fn moves_instead(&mut self, time: usize, from: BufferId, to: BufferId, kept: &[BufferId]) -> bool {
+        let [reader] = *self.times(to, |instruction| &instruction.inputs) else { return false };
+        let reading = &self.program.instructions[reader];
+        let moves = matches!(reading.action, Action::Relayout) && reading.inputs == [to];
+        let once = self.times(to, |instruction| &instruction.outputs) == [time];
+        let rounds = once && self.formats[to] == self.formats[reading.outputs[0]];
+        let written = self.times(self.program.owner(from), |instruction| &instruction.outputs);
+        let steady = !written.iter().any(|write| (time..=reader).contains(write));
+        let leaves = kept.iter().any(|buffer| self.program.owner(*buffer) == to);
+        let owns = matches!(self.program.buffers[to].place, Place::Slot(_));
+        let taken = moves && rounds && steady && !leaves && owns && self.formats[from] == DType::F32;
+        if taken {
+            self.program.instructions[reader].inputs = vec![from];
+        }
+        taken
     }
 
     /// When instructions touch the memory of a buffer that owns it.

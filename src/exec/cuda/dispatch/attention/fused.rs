@@ -103,6 +103,9 @@ fn attended(rule: &Rule<'_>, launches: &mut Launches) -> u64 {
 
 /// Operands of all fused kernels in their order.
 fn operands(rule: &Rule<'_>) -> Arguments {
+    let is_aligned =
+        |operand: &Operand<'_>| operand.tensor.address.is_multiple_of(16) && operand.pitch.is_multiple_of(8);
+    debug_assert!([rule.query, rule.key, rule.value].iter().all(is_aligned), "rows begin at 16 bytes");
     [rule.query, rule.key, rule.value].into_iter().fold(Arguments::new(), in_rows).tensor(rule.bias)
 }
 
