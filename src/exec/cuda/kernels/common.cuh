@@ -24,11 +24,11 @@ typedef unsigned short u16;
 // is read and written by kernels of its own alone; see eight.cuh.
 enum Format { F32 = 0, F16 = 1, BF16 = 2, TF32 = 3, I32 = 4, E4M3 = 5, E5M2 = 6 };
 
-// A value: memory and format. Sizes are arguments of their own.
+// A value: memory, format, and for kernels that ask the elements from a row to the next. Other sizes are arguments of their own.
 struct Tensor {
     void* data;
     int format;
-    int unused;
+    int pitch;
 };
 
 __device__ inline u32 bits_of(float x) {
