@@ -10,8 +10,8 @@ use crate::graph::{DType, Op};
 
 /// Threads of a block of the kernels that have one channel in each thread, and how many rows each of them takes.
 const APPLY: (u32, usize) = (256, 16);
-/// Threads of a block of the kernels for channels in eights, and the most of them side by side: where they sum, and where not.
-const EIGHTS: (u32, [usize; 2]) = (256, [8, 32]);
+/// Threads of a block of the kernels for channels in eights, and the most of them side by side.
+const EIGHTS: (u32, usize) = (256, 32);
 /// Blocks of threads that sum: two for each multiprocessor of an H200.
 const SUMMING: usize = 264;
 /// Blocks of threads that go over memory once, at the least; where rows are many, a thread takes up to so many groups of four.
@@ -148,16 +148,11 @@ impl Matrix {
         Self { rows, channels, pixels: if call.channels_last() { 1 } else { pixels } }
     }
 
-    /// Where channels come in eights and there are rows: strips of kernels that sum.
+    /// Where channels come in eights and there are rows.
     fn strips(&self) -> Option<Strips> {
-        self.strips_of(EIGHTS.1[0])
-    }
-
-    /// Strips of at most so many threads.
-    fn strips_of(&self, most: usize) -> Option<Strips> {
         let eights = self.channels / 8;
         let fits = self.pixels == 1 && self.rows > 0 && eights > 0 && self.channels.is_multiple_of(8);
-        let lanes = (1 << eights.trailing_zeros().min(8)).min(most);
+        let lanes = (1 << eights.trailing_zeros().min(8)).min(EIGHTS.1);
         (fits && eights / lanes <= 65_535).then_some(Strips { lanes, across: eights / lanes })
     }
 
@@ -186,7 +181,7 @@ impl Matrix {
         last: [i32; COUNT],
         launches: &mut Launches,
     ) -> bool {
-        let Some(strips) = self.strips_of(EIGHTS.1[1]) else { return false };
+        let Some(strips) = self.strips() else { return false };
         let unit = EIGHTS.0 as usize / strips.lanes * 4;
         let passes = (self.rows.div_ceil(unit) * strips.across / APPLYING.0).clamp(1, APPLYING.1);
         let part = passes * unit;

@@ -20,6 +20,7 @@ const WAVES: f32 = 2.9;
 const OFFERS: usize = 8;
 
 /// How cublasLt makes a product.
+#[derive(Clone, Copy)]
 pub(super) struct Algorithm(sys::cublasLtMatmulAlgo_t);
 
 /// A matrix in memory, column-major.

@@ -3,15 +3,16 @@
 //! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
 
 use super::fault;
-use super::light::{Described, Layout};
+use super::light::{Algorithm, Described, Layout};
 use crate::exec::cuda::launch::{Matrix, Product, Tensor};
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
 use cudarc::cublas::{CudaBlas, result as blas, sys};
 use cudarc::cublaslt::{result as light, sys as light_sys};
 use cudarc::driver::{result, sys as driver_sys};
+use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of workspace: what cuBLAS itself takes on Hopper. Its size takes part in the choice of the algorithm, so it is fixed.
 pub(super) const WORKSPACE: usize = 32 << 20;
@@ -23,6 +24,8 @@ pub(super) struct Products {
     pub(super) light: light_sys::cublasLtHandle_t,
     pub(super) stream: driver_sys::CUstream,
     pub(super) workspace: u64,
+    /// What [`Products::sharing`] said of a product, by its sizes and whether it has a bias: to ask takes longer than a product.
+    chosen: Mutex<BTreeMap<String, Option<Algorithm>>>,
 }
 
 impl Drop for Products {
@@ -61,7 +64,7 @@ impl Products {
         };
         done.map_err(|error| failed("setting up cuBLAS", error))?;
         let light = light::create_handle().map_err(|error| light_failed("setting up cublasLt", error))?;
-        Ok((workspace, Self { handle, light, stream, workspace }))
+        Ok((workspace, Self { handle, light, stream, workspace, chosen: Mutex::default() }))
     }
 
     /// Begins a product on the handle's stream.
@@ -190,11 +193,31 @@ pub(super) fn light_failed(doing: &str, error: light::CublasError) -> ExecFault 
 }
 
 impl Products {
+    /// The algorithm for a product of many tiles, if there is one; asked for once.
+    fn chosen(
+        &self,
+        call: &Call,
+        described: &Described,
+        bias: bool,
+    ) -> Result<Option<Algorithm>, light::CublasError> {
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = format!("{call:?} {bias}");
+        if let Some(known) = chosen.get(&key) {
+            return Ok(*known);
+        }
+        let mut found = self.sharing(described)?;
+        if bias && found.is_none() {
+            found = Some(self.first(described)?);
+        }
+        chosen.insert(key, found);
+        Ok(found)
+    }
+
     /// Begins a product by one of cublasLt's algorithms whose blocks share multiprocessors; false where it has none for it.
     fn enqueue_sharing(&self, call: &Call, product: &Product) -> Result<bool, ExecFault> {
         let run = || {
             let described = described(call, formats(product), None)?;
-            let Some(algorithm) = self.sharing(&described)? else { return Ok(false) };
+            let Some(algorithm) = self.chosen(call, &described, false)? else { return Ok(false) };
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
             unsafe {
                 self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
@@ -212,10 +235,8 @@ impl Products {
         let call = Call::new(product)?;
         let run = || {
             let described = described(&call, formats(product), Some(bias))?;
-            let algorithm = match self.sharing(&described)? {
-                Some(algorithm) => algorithm,
-                None => self.first(&described)?,
-            };
+            let none = light::CublasError(light_sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+            let algorithm = self.chosen(&call, &described, true)?.ok_or(none)?;
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
             unsafe {
                 self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])

@@ -9,7 +9,7 @@
 
 namespace cross_entropy_parts {
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, EIGHTS = 2;
+constexpr int THREADS = 256, WARPS = THREADS / 32, EIGHTS = 1;
 
 // Eight elements of a row of `length` from `first` on, `otherwise` behind its end. Rows that do not begin at 16 bytes are read one by one.
 __device__ inline void load_of_row(Tensor x, i64 start, int first, int length, bool wide, float otherwise, float (&out)[8]) {
@@ -101,7 +101,7 @@ __device__ inline void row_loss(Tensor logits, Tensor labels, Tensor lse, float*
 
 using namespace cross_entropy_parts;
 
-BOUNDED_KERNEL(256, 6, near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
+BOUNDED_KERNEL(256, 8, near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
        float spread, int smoothed, int ignored) {
     with_format(logits.format, [&](auto format) {
         row_loss<decltype(format)::format>(logits, labels, lse, losses, pitch, classes, kept, spread, smoothed, ignored);
@@ -110,7 +110,7 @@ BOUNDED_KERNEL(256, 6, near_cross_entropy, Tensor logits, Tensor labels, Tensor 
 
 namespace cross_entropy_parts {
 
-// Columns first .. of a row, 8 in each of up to two places; those after the last class are +0, since products read them. dx may be where the
+// Columns first .. of a row, 8 in each of EIGHTS places; those after the last class are +0, since products read them. dx may be where the
 // logits are: a thread reads what it writes.
 template <int FORMAT>
 __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, bool wide, int first, int classes, int columns, int label,
@@ -157,7 +157,7 @@ __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, 
 using namespace cross_entropy_parts;
 
 // A block has a row.
-BOUNDED_KERNEL(256, 6, near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,
+BOUNDED_KERNEL(256, 8, near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,
        i64 to_pitch, int classes, float kept, float spread, int ignored) {
     const i64 row = blockIdx.x;
     const int label = load_integer(labels, row);
