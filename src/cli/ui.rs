@@ -155,6 +155,13 @@ impl Ui {
         self.error_text(&format!("{style}warning{style:#}: {what}\n"));
     }
 
+    /// Writes a warning with its code, and a hint that says what to change.
+    pub fn warning_with(&self, code: crate::diag::Code, what: &str, hint: &str) {
+        let (style, cyan) = (AnsiColor::Yellow.on_default().bold(), AnsiColor::Cyan.on_default().bold());
+        let (what, hint) = (printable(what), printable(hint));
+        self.error_text(&format!("{style}warning[{code}]{style:#}: {what}\n\n{cyan}help{cyan:#}: {hint}\n"));
+    }
+
     /// Writes an error with its code, and a hint that says what to type next.
     pub fn error(&self, code: Option<crate::diag::Code>, what: &str, hint: Option<&str>) {
         let style = AnsiColor::Red.on_default().bold();

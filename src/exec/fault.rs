@@ -115,15 +115,6 @@ impl ExecFault {
         Self::new(codes::RUN_DEVICE, message)
     }
 
-    /// The run needs more memory than there is.
-    pub fn memory(needed: &str, found: &str) -> Self {
-        Self::new(
-            codes::RUN_MEMORY,
-            format!("the run needs {needed} of memory, and this machine has {found}"),
-        )
-        .help("make the model or `data batch` smaller; `amp graph` shows every size")
-    }
-
     /// A worker of the run ended, or does not answer.
     pub(super) fn worker_lost(worker: u32, workers: usize, how: &str) -> Self {
         Self::new(

@@ -1,6 +1,6 @@
 //! Each piece of advice on a model that deserves it, with the numbers worked out on paper, and on one that does not.
 
-use super::{Subject, constants, lint, without_allowed};
+use super::{Room, Subject, constants, lint, without_allowed};
 use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::autodiff::{Compiled, compile};
@@ -23,6 +23,8 @@ fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
         }
         compile(&plan, batch, &sample.features, sample.labels.clone()).ok()
     };
+    let device = sample.plan.environment.device.as_ref();
+    let room = device.map(|device| Room::of(&compiled, &device_memory, device.memory_bytes));
     lint(&Subject {
         plan: &sample.plan,
         compiled: &compiled,
@@ -30,6 +32,7 @@ fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
         evaluation: true,
         compile: &again,
         memory: &device_memory,
+        room: room.as_ref(),
     })
 }
 
@@ -163,7 +166,7 @@ fn a_batch_that_does_not_fit_is_told_with_one_that_does() {
         of(&found, codes::MEMORY)[0]
             .help
             .as_deref()
-            .is_some_and(|help| help.contains("not even a batch of 1"))
+            .is_some_and(|help| help.contains("not even the least batch"))
     );
 }
 
@@ -213,6 +216,7 @@ fn what_the_decay_lint_says_to_type_silences_it() {
                 steps: None,
                 evaluation: true,
                 memory: &device_memory,
+                room: None,
                 compile: &again,
             }),
             codes::DECAY,
@@ -239,6 +243,7 @@ fn an_evaluation_without_data_is_told_where_it_was_asked_for() {
             evaluation,
             compile: &again,
             memory: &device_memory,
+            room: None,
         };
         of(&lint(&subject), codes::NOTHING_TO_EVALUATE).len()
     };
