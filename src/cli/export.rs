@@ -63,8 +63,13 @@ pub fn checkpoint(path: &Utf8Path, ui: &Ui) -> Result<(Utf8PathBuf, Vec<u8>), Fa
     }
     let bytes = Disk.read(&file).map_err(|error| {
         Failure::new(Exit::Usage, format!("the checkpoint `{file}` cannot be read: {error}"))
-            .help("name a safetensors file, or the folder of a run; `amp store ls` lists runs")
+            .help(format!("name a safetensors file, or the folder of a run: {}", runs::instead(&file)))
     })?;
+    if matches!(file.extension(), Some("kdl" | "lock")) {
+        let message =
+            format!("`{file}` is no checkpoint, expected the folder of a run or a safetensors file");
+        return Err(Failure::new(Exit::Usage, message).help(runs::instead(&file)));
+    }
     // A state of a run that goes on has more than a model.
     Ok((file, state::model_only(bytes)?))
 }

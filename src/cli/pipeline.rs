@@ -265,9 +265,9 @@ fn ready_with(
         values
     });
     // Advice may compile for other batches, so it is sought only where it is shown.
-    if !ui.quiet && !ui.json {
+    if !ui.json && (!ui.quiet || ui.for_pipeline()) {
         advise(&mut resolved, &prepared, &compiled, length);
-        if !resolved.warnings.is_empty() {
+        if !ui.quiet && !resolved.warnings.is_empty() {
             ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
         }
     }
@@ -501,13 +501,13 @@ pub fn unknown_name(what: &str, found: &str, known: &[&str], here: &str) -> Fail
 }
 
 /// The exit code of a fault of data, run or store: 4 for a source that is not there, 5 for bytes that are not what they
-/// were, 3 for what this machine cannot do or write, 1 for a run that diverged, 2 for arguments, the manifest and its data.
+/// were, 3 for what this machine cannot do or write, or not while another process does, 1 for a run that diverged, 2 for arguments, the manifest and its data.
 fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=710 | 717 | 760..=763 => Exit::Machine,
-        701 | 702 | 711 | 713 | 714 => Exit::No,
+        705..=711 | 717 | 760..=763 => Exit::Machine,
+        701 | 702 | 713 | 714 => Exit::No,
         712 | 718 => Exit::Integrity,
         _ => Exit::Usage,
     }

@@ -79,7 +79,7 @@ impl Ui {
                 }
             }
             MessageFormat::Junit => self.data(&junit(findings)),
-            MessageFormat::Sarif => self.document(&sarif(findings, exit.code())),
+            MessageFormat::Sarif => self.document(&sarif(findings, exit.code(), exit.is_answer())),
         }
     }
 
@@ -131,7 +131,7 @@ impl Ui {
         for file in &self.files {
             let text = match file.extension() {
                 Some("xml") => junit(findings),
-                Some("sarif") => format!("{:#}\n", sarif(findings, exit.code())),
+                Some("sarif") => format!("{:#}\n", sarif(findings, exit.code(), exit.is_answer())),
                 _ => format!("{document:#}\n"),
             };
             if let Err(error) = write_file(file, text.as_bytes()) {
