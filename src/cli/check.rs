@@ -6,7 +6,7 @@ use super::args::CheckArguments;
 use super::failure::diagnostics_document;
 use super::pipeline;
 use super::{Exit, Failure, Ui};
-use crate::diag::number::bytes;
+use crate::diag::number::{bytes, counted};
 use crate::diag::{self, Diagnostic, Severity, SourceMap};
 use crate::lint::{Again, Room};
 use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
@@ -115,8 +115,7 @@ fn answer(
 fn verdict(diagnostics: &[Diagnostic]) -> String {
     match count(diagnostics, Severity::Warning) {
         0 => "no faults".to_owned(),
-        1 => "1 warning".to_owned(),
-        more => format!("{more} warnings"),
+        more => counted(more, "warning"),
     }
 }
 

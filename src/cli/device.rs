@@ -5,6 +5,7 @@ use super::memory::{self, Fitted};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::arithmetic::Isa;
+use crate::diag::number::counted;
 use crate::exec::backend::Backend;
 use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
@@ -158,7 +159,7 @@ pub fn alone(
             let Fitted { steps, needed: planned, again } =
                 memory::fit(steps, memory::of_cpu(environment, asked), &needed, ui);
             memory::require_cpu(planned, again.as_deref(), environment, asked)?;
-            let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
+            let name = format!("{} ({isa}, {})", environment.cpu_name(), counted(threads.count(), "thread"));
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
             Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name, memory: planned })
         }

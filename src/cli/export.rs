@@ -4,6 +4,7 @@ use super::args::ExportArguments;
 use super::pipeline::folder_of;
 use super::{Exit, Failure, Ui, runs};
 use crate::diag::number::bytes as size;
+use crate::diag::number::counted;
 use crate::diag::{SourceMap, codes};
 use crate::digest::Digest;
 use crate::exec::export::{ExportFault, export};
@@ -42,7 +43,11 @@ pub fn run(arguments: &ExportArguments, ui: &Ui) -> Result<Exit, Failure> {
     } else {
         ui.status(
             "Exported",
-            &format!("{out} ({} tensors, {})", exported.tensors, size(exported.bytes.len() as u64)),
+            &format!(
+                "{out} ({}, {})",
+                counted(exported.tensors, "tensor"),
+                size(exported.bytes.len() as u64)
+            ),
         );
     }
     Ok(Exit::Done)
@@ -85,7 +90,8 @@ fn failure(fault: ExportFault, path: &Utf8Path, names: &str) -> Failure {
         ExportFault::Names(list) => (list, names),
     };
     let (list, names) = names;
-    let mut message = format!("{} tensors of `{path}` cannot be written as `{names}` says:", list.len());
+    let mut message =
+        format!("{} of `{path}` cannot be written as `{names}` says:", counted(list.len(), "tensor"));
     list.iter().take(LISTED).for_each(|line| message.push_str(&format!("\n  {line}")));
     if list.len() > LISTED {
         message.push_str(&format!("\n  and {} more", list.len() - LISTED));

@@ -74,7 +74,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     };
     let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
     let mut started_with = unhashed(&environment, arguments, &threads, &isa);
-    ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
+    ui.status("Training", &format!("{} on {}", counted(ready.length.steps, "step"), opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     started_with.extend(planned(&ready, opened.memory));
     started_with.insert("seconds_before".to_owned(), json!(watch.seconds()));
@@ -438,7 +438,7 @@ fn conclude(
     let path = &ready.lock_path;
     let record = folder.path.join(RECORD);
     let seconds = watch.seconds();
-    let done = format!("{record} ({} steps, {seconds:.1} s)", closed.result.steps);
+    let done = format!("{record} ({}, {seconds:.1} s)", counted(closed.result.steps, "step"));
     let recording = arguments.record && closed.interrupted.is_none();
     let before = if recording {
         let results = Results { platform, result: &closed.result, evaluations: &closed.evaluations };

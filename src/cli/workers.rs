@@ -10,6 +10,7 @@ use super::memory;
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui};
 use crate::diag::codes;
+use crate::diag::number::counted;
 use crate::exec::clock::Stopwatch;
 use crate::exec::shards::wire::{Follower, Leader, Link, Pipe, share, tell_fault};
 use crate::exec::shards::{Sharded, follow};
@@ -65,8 +66,7 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         Failure::new(Exit::Usage, message).code(codes::RUN_WORKERS).help(help)
     };
     if workers > shards {
-        let message =
-            format!("{workers} workers are to share {shards} shard{}", if shards == 1 { "" } else { "s" });
+        let message = format!("{} are to share {}", counted(workers, "worker"), counted(shards, "shard"));
         let batch = ready.resolved.plan.data.batch;
         let divides = batch.is_multiple_of(workers as usize);
         let more = if divides {
@@ -202,5 +202,5 @@ fn work(arguments: &RunArguments, worker: u16, ui: &Ui) -> Result<(), Failure> {
 /// The shards of the leader, for people.
 pub fn shared_out(shards: u32, workers: u16) -> String {
     let first = share(shards, u32::from(workers), 0).len();
-    format!("{shards} shards, {workers} workers, {first} shard{} here", if first == 1 { "" } else { "s" })
+    format!("{}, {}, {} here", counted(shards, "shard"), counted(workers, "worker"), counted(first, "shard"))
 }

@@ -5,6 +5,7 @@
 
 use super::spec::{TokenWidth, Vocabulary};
 use super::{DataFault, codes};
+use crate::diag::number::counted;
 
 /// A stream of tokens, as narrow as its vocabulary allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +155,7 @@ pub fn read_tokens(bytes: &[u8], width: TokenWidth, vocabulary: u32) -> Result<T
     if !bytes.len().is_multiple_of(size) {
         return Err(DataFault::new(
             codes::TEXT,
-            format!("found {} bytes, expected {size} for each token ({name})", bytes.len()),
+            format!("found {}, expected {size} for each token ({name})", counted(bytes.len(), "byte")),
         )
         .help("the file is cut off, or its tokens are of another width: say so with `dtype`"));
     }

@@ -34,6 +34,7 @@ pub use primitives::OP_KINDS;
 pub use rule::{Kind, NodeRule, Occurs, Presence, Range, Rule};
 
 use crate::arithmetic::half::Format;
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
 use crate::plan::initial::InitialRule;
 use crate::plan::{Plan, Policy};
@@ -139,7 +140,7 @@ fn shorten(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.truncate(MAX_FAULTS);
     if let (1.., Some(last)) = (more, diagnostics.last_mut()) {
         let help = last.help.take().map_or(String::new(), |help| format!("{help}\n"));
-        last.help = Some(format!("{help}{more} more faults are not shown"));
+        last.help = Some(format!("{help}{} not shown", counted(more, "more fault")));
     }
 }
 
