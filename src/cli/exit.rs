@@ -44,7 +44,7 @@ Exit codes:
   0    done, or the same
   1    the answer is no: it differs, the lock is stale or missing, or the run diverged
   2    arguments, a path that they name, the manifest, or its data cannot be used
-  3    this machine cannot, or not now: environment, memory, instruction set, place to write, a run in use
+  3    this machine cannot (now): environment, memory, instruction set, place to write, run in use
   4    a source is unavailable
   5    damage: bytes do not match their digest, or a lock or record is not whole
   6    two runs of one lock differ on one machine

@@ -44,8 +44,8 @@ fn elsewhere(text: &str, arguments: &ImportArguments) -> String {
     if arguments.file.extension() == Some("kdl") {
         return "a manifest says its scaler itself: `amp doc scaler` shows what there is".to_owned();
     }
-    let others = import::LIBRARIES.iter().filter(|library| arguments.from.as_deref() != Some(**library));
-    let found = others.copied().find(|library| import::scaler(text, Some(library)).is_ok());
+    let guessed = import::scaler(text, None).ok().filter(|_| arguments.from.is_some());
+    let found = guessed.map(|imported| imported.library);
     match (found, &arguments.from) {
         (Some(library), _) => format!("it has one of another library: `--from {library}`"),
         (None, None) => format!(

@@ -62,17 +62,17 @@ pub fn record_conclusion(diff: &RecordDiff) -> String {
     let Some(first) = &diff.first else {
         let [old, new] = diff.steps;
         return match (diff.is_same(), diff.compared) {
-            (true, compared) => format!("same: {} compared, none differs", events(compared)),
+            (true, compared) => format!("same: {} compared, none differs", events(compared, "")),
             (false, 0) => "nothing to compare: the records have no step in common".to_owned(),
             (false, compared) if old != new => {
                 format!(
                     "equal as far as both go: {} compared, {old} and {} done",
-                    events(compared),
+                    events(compared, ""),
                     counted(new, "step")
                 )
             }
             (false, compared) => {
-                format!("equal numbers, {} compared; see the results", events(compared))
+                format!("equal numbers, {} compared; see the results", events(compared, ""))
             }
         };
     };
@@ -82,18 +82,18 @@ pub fn record_conclusion(diff: &RecordDiff) -> String {
         step => format!(", equal through step {step}"),
     };
     format!(
-        "first difference at step {}{place}{before}; {} of {} compared differ",
+        "first difference at step {}{place}{before}; {} of {} differ",
         first.step,
         diff.differing,
-        events(diff.compared)
+        events(diff.compared, " compared")
     )
 }
 
 /// Steps and evaluations that were compared: one alone is either.
-fn events(compared: usize) -> String {
+fn events(compared: usize, how: &str) -> String {
     match compared {
-        1 => "1 step or evaluation".to_owned(),
-        _ => format!("{compared} steps and evaluations"),
+        1 => format!("1{how} step or evaluation"),
+        _ => format!("{compared}{how} steps and evaluations"),
     }
 }
 

@@ -92,7 +92,7 @@ fn memory_is_that_of_the_device_of_the_run() {
     let place = Place::with_manifest(&SMALL.replace("std:precision/amp-fp16", "std:precision/fp32"));
     let needs = |arguments: &[&str], code| {
         let answer = place.amp(arguments).ends(code).stderr;
-        answer.lines().find(|line| line.contains("Needs")).unwrap_or_default().to_owned()
+        answer.lines().rfind(|line| line.contains("Needs")).unwrap_or_default().to_owned()
     };
     let line = needs(&["check", "--device-memory", "1GiB"], 0);
     // A CUDA device has 600 MiB of context beside what is allocated; a CPU has none.

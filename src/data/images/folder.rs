@@ -110,7 +110,8 @@ pub fn few(mut faults: Vec<DataFault>) -> Vec<DataFault> {
     let more = faults.len().saturating_sub(MOST_FAULTS);
     faults.truncate(MOST_FAULTS);
     if let Some(last) = faults.last_mut().filter(|_| more > 0) {
-        last.message.push_str(&format!("; so have {} more", counted(more, "file")));
+        let have = if more == 1 { "has" } else { "have" };
+        last.message.push_str(&format!("; {} {have} faults", counted(more, "more file")));
     }
     faults
 }

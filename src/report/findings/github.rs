@@ -15,7 +15,8 @@ pub fn github(findings: &Findings) -> String {
         let shown = if all.len() > MOST_ANNOTATIONS { MOST_ANNOTATIONS - 1 } else { all.len() };
         all[..shown].iter().for_each(|finding| text.push_str(&annotation(finding)));
         if shown < all.len() {
-            let more = format!("and {}; the log of this step has all", counted(all.len() - shown, "finding"));
+            let more =
+                format!("{}; the log of this step has all", counted(all.len() - shown, "more finding"));
             text.push_str(&format!(
                 "::{} title={}::{more}\n",
                 word(level),

@@ -55,7 +55,7 @@ fn check(name: &str, verdict: &Verdict, against: Against, place: Finder<'_>) -> 
     }
     let left_out = verdict.differences.len().saturating_sub(MOST);
     if left_out > 0 {
-        let message = format!("and {}; `amp verify --json` lists all", counted(left_out, "difference"));
+        let message = format!("{}; `amp verify --json` lists them", counted(left_out, "more difference"));
         check.findings.push(Finding::new(Rule::Code(code), Level::Note, message));
     }
     for missing in &verdict.missing {

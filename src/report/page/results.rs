@@ -178,7 +178,7 @@ pub fn notes(subjects: &[Subject<'_>]) -> String {
         }
     }
     if left_out > 0 {
-        rows.push(vec!["…".to_owned(), format!("{} more in the record", counted(left_out, "note"))]);
+        rows.push(vec!["…".to_owned(), format!("{} in the record", counted(left_out, "more note"))]);
     }
     section("Notes", &table(&[], &rows))
 }
