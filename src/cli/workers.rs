@@ -14,7 +14,6 @@ use crate::diag::number::counted;
 use crate::exec::clock::Stopwatch;
 use crate::exec::shards::wire::{Follower, Leader, Link, Pipe, share, tell_fault};
 use crate::exec::shards::{Sharded, follow};
-use crate::graph::{Op, StepGraph};
 use crate::probe::Environment;
 use std::io::BufReader;
 use std::process::{Child, Command, Stdio};
@@ -77,22 +76,11 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         let help = format!("{more}lower `--workers` to {shards} or less");
         return Err(refuse(message, help));
     }
-    if workers > 1 && ready.steps().iter().any(keeps_maxima) {
-        let message =
-            "workers do not exchange the greatest magnitudes that delayed scaling of FP8 keeps".to_owned();
-        let help = "leave `--workers` out: one process computes all shards, with the same bits; or write `scaling=\"current\"` in `precision`";
-        return Err(refuse(message, help.to_owned()));
-    }
     if kind != Kind::Cpu {
         let message = format!("workers share the CPU, and this run is on the device `{}`", kind.name());
         return Err(refuse(message, "leave `--workers` out: the device computes all shards".to_owned()));
     }
     Ok(())
-}
-
-/// Whether a step keeps maxima of what it quantises, which are those of all its shards.
-fn keeps_maxima(step: &StepGraph) -> bool {
-    step.update.iter().any(|node| matches!(node.op, Op::RecordMaximum { .. }))
 }
 
 /// Starts all workers but the first one, and leads them.
