@@ -54,9 +54,10 @@ fn signs(records: &[&Record], difference: Option<u64>) -> String {
     let mut words = String::new();
     match skipped(records).len() {
         0 => {}
+        1 => words.push_str(" The red tick on the axis is 1 skipped step."),
         steps => {
             let steps = counted(steps, "skipped step");
-            words.push_str(&format!(" The red ticks on the axis: {steps}."));
+            words.push_str(&format!(" The red ticks on the axis are {steps}."));
         }
     }
     let is_odd = |step: &Step| !step.loss.is_finite() || !step.gradient_norm.is_finite();
