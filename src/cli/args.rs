@@ -1,6 +1,7 @@
 //! Arguments, as clap reads them.
 
 use super::completions::{codes, commands, documents, isas, names, weights};
+use crate::world::{Disk, World as _};
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
@@ -31,6 +32,15 @@ fn written(text: &str, endings: &[&str]) -> Result<Utf8PathBuf, String> {
             let near = file.with_extension(endings.rsplit('.').next().unwrap_or_default());
             Err(format!("found `{text}`, expected a name that ends with {endings}, such as `{near}`"))
         }
+    }
+}
+
+/// A folder to write into, which is made where it is not there.
+fn folder(text: &str) -> Result<Utf8PathBuf, String> {
+    let folder = path(text)?;
+    match Disk.stamp(&folder) {
+        Some(_) => Err(format!("found a file at `{text}`, expected a folder, or a name that is free")),
+        None => Ok(folder),
     }
 }
 
@@ -522,7 +532,7 @@ pub struct ReportArguments {
     #[arg(value_parser = path, long, value_name = "FILE", requires = "badge", value_hint = ValueHint::FilePath)]
     pub verdict: Option<Utf8PathBuf>,
     /// Write a file of events for TensorBoard into this folder
-    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = folder, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub tensorboard: Option<Utf8PathBuf>,
 }
 
@@ -539,7 +549,7 @@ pub struct AttestArguments {
     #[arg(long, value_name = "URI", value_parser = uri)]
     pub builder: Option<String>,
     /// Write the statements, what is to be signed, and envelopes into this folder instead of printing the statements
-    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = folder, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub out: Option<Utf8PathBuf>,
     /// Store folder for the repeated run [default: a temporary one]
     #[arg(value_parser = path, long, value_name = "PATH", requires = "verify")]
@@ -735,7 +745,7 @@ pub struct ManArguments {
     #[arg(add = ArgValueCandidates::new(commands))]
     pub command: Vec<String>,
     /// Write every page into this folder
-    #[arg(value_parser = path, long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = folder, long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
     pub out: Option<Utf8PathBuf>,
 }
 

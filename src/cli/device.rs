@@ -47,6 +47,10 @@ pub fn asked(machine: &Machine) -> Result<Option<Kind>, Failure> {
         Some("cuda") => Kind::Cuda,
         Some(other) => {
             let here = format!("this build trains on: {}", here().join(", "));
+            if matches!(other.to_ascii_lowercase().as_str(), "gpu" | "nvidia" | "cuda:0" | "cuda0") {
+                let message = format!("found device `{other}`, expected one of: {}", DEVICES.join(", "));
+                return Err(Failure::new(Exit::Usage, message).help(format!("a GPU is `cuda` here; {here}")));
+            }
             return Err(pipeline::unknown_name("device", other, &DEVICES, &here));
         }
     };

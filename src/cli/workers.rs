@@ -73,7 +73,10 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         } else {
             String::new()
         };
-        let help = format!("{more}lower `--workers` to {shards} or less");
+        let help = match shards {
+            1 => format!("{more}leave `--workers` out"),
+            _ => format!("{more}lower `--workers` to {shards} or less"),
+        };
         return Err(refuse(message, help));
     }
     if kind != Kind::Cpu {

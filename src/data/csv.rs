@@ -98,7 +98,9 @@ pub fn read(bytes: &[u8], name: &str, rules: Rules<'_>) -> Result<Table, Vec<Dat
 }
 
 fn empty(name: &str) -> DataFault {
-    DataFault::new(codes::EMPTY, "found no row of data, expected at least one").at(name)
+    DataFault::new(codes::EMPTY, "found no row of data, expected at least one")
+        .at(name)
+        .help("put examples into the file, one a row, or name the file that has them")
 }
 
 /// The numbers read so far.
@@ -118,7 +120,7 @@ impl Reading<'_> {
         for (column, field) in fields.iter().enumerate() {
             let outcome = match (column == self.label, self.rules.classes) {
                 (true, Some(classes)) => class(field, classes).map(|class| self.classes.push(class)),
-                (true, None) => number(field).map(|target| self.targets.push(target)),
+                (true, None) => number(field).map_err(named_class).map(|target| self.targets.push(target)),
                 (false, _) => number(field).map(|feature| self.features.push(feature)),
             };
             if let Err(fault) = outcome {
@@ -149,6 +151,14 @@ fn number(field: &[u8]) -> Result<f32, DataFault> {
         .help("remove the row, or put a number there; a missing value has no meaning in training")),
         None => Err(DataFault::new(codes::NUMBER, format!("found {}, expected a number", shown(field)))
             .help("remove the row, put a number there, or say whether the first row holds names (`header=#true`)")),
+    }
+}
+
+/// A label that is no number is mostly the name of a class.
+fn named_class(fault: DataFault) -> DataFault {
+    match fault.message.starts_with("found `") {
+        true => fault.help("write a whole number for each class, from 0 on, and `classes=` in `columns`; a value that is learned as it is has to be a number"),
+        false => fault,
     }
 }
 

@@ -150,7 +150,8 @@ pub fn read_tokens(bytes: &[u8], width: TokenWidth, vocabulary: u32) -> Result<T
         TokenWidth::U32 => (4, "u32"),
     };
     if bytes.is_empty() {
-        return Err(DataFault::new(codes::EMPTY, "found 0 bytes, expected at least one token"));
+        return Err(DataFault::new(codes::EMPTY, "found 0 bytes, expected at least one token")
+            .help("put tokens into the file, or name the file that has them"));
     }
     if !bytes.len().is_multiple_of(size) {
         return Err(DataFault::new(
@@ -227,4 +228,5 @@ pub fn read_text(bytes: &[u8], vocabulary: Vocabulary, alphabet: &[char]) -> Res
 
 fn nothing() -> DataFault {
     DataFault::new(codes::EMPTY, "found 0 bytes, expected text")
+        .help("put text into the file, or name the file that has it")
 }

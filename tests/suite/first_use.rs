@@ -151,3 +151,40 @@ fn one_is_no_plural() {
     says(&run, &["Training 1 step on", "1 thread)", "(1 step, "]);
     says(&place.amp(&["run", "--probe=2"]).ends(2), &["the run has 1 step"]);
 }
+
+#[test]
+fn a_lock_or_a_record_is_no_manifest() {
+    let place = Place::with_manifest(&tiny());
+    let run = run_of(&place);
+    for command in [&["run"][..], &["lock"], &["check"], &["graph"], &["bench"], &["fmt"]] {
+        let answer = place.amp(&[command, &["manifest.lock"]].concat()).ends(2);
+        says(
+            &answer,
+            &["AMP0200", "`manifest.lock` is a lock, expected a manifest", "its manifest is `manifest.kdl`"],
+        );
+    }
+    let record = format!("{run}/record.ndjson");
+    says(&place.amp(&["check", &record]).ends(2), &["is a record, expected a manifest"]);
+}
+
+#[test]
+fn folders_to_write_into_are_no_files() {
+    let place = Place::with_manifest(&tiny());
+    let run = run_of(&place);
+    for arguments in [&["report", &run, "--tensorboard"][..], &["attest", &run, "--out"], &["man", "--out"]] {
+        let answer = place.amp(&[arguments, &["manifest.kdl"]].concat()).ends(2);
+        says(&answer, &["found a file at `manifest.kdl`, expected a folder"]);
+    }
+}
+
+#[test]
+fn slips_of_a_beginner_are_answered() {
+    let place = Place::with_manifest(&tiny());
+    says(&place.amp(&["run", "--device", "gpu"]).ends(2), &["a GPU is `cuda` here"]);
+    says(&place.amp(&["run", "--workers", "2"]).ends(2), &["share 1 shard", "or leave `--workers` out"]);
+    place.write("pets.csv", "a,b,label\n1,2,cat\n3,4,dog\n");
+    let answer = place.amp(&["init", "pets", "--data", "pets.csv"]).ends(2);
+    says(&answer, &["found `cat`, expected a number", "a whole number for each class, from 0 on"]);
+    place.write("empty.csv", "x,y\n");
+    says(&place.amp(&["init", "e", "--data", "empty.csv"]).ends(2), &["found no row of data", "help"]);
+}
