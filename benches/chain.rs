@@ -44,6 +44,12 @@ fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
     let threads = Threads::new(1).expect("a thread");
     let mut engine = Engine::new(vec![compiled.step], plan.run.seed, threads, Isa::detect());
     Backend::set_scale(&mut engine, plan.scaler.first_scale()).expect("the CPU has no faults");
+    let threads = Backend::threads(&engine).clone();
+    // As a run does: everything on the worker, so that no parameter goes from one core's cache to another's.
+    threads.enter(|| blocks(name, &mut engine, plan, prepared, steps));
+}
+
+fn blocks(name: &str, engine: &mut Engine, plan: &Plan, prepared: &Prepared, steps: u64) {
     let feed = Feed::new(plan, prepared).expect("a run");
     let (mut order, mut chain, mut number) = (None, Chain::start(&Digest([0; 32])), 0);
     let fed: Vec<_> =
@@ -55,7 +61,7 @@ fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
         let before = cpu_seconds();
         for _ in 0..steps {
             let (stage, batches) = &fed[number as usize % fed.len()];
-            let result = Backend::step(&mut engine, *stage, batches, number, 1e-4).expect("a step");
+            let result = Backend::step(engine, *stage, batches, number, 1e-4).expect("a step");
             number += 1;
             if with {
                 let step = Step {
@@ -66,7 +72,7 @@ fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
                     scale: result.scale,
                     learning_rate: 1e-4,
                     skipped: result.skipped,
-                    fingerprint: Backend::fingerprint(&mut engine).expect("a digest"),
+                    fingerprint: Backend::fingerprint(engine).expect("a digest"),
                     growth_tracker: None,
                 };
                 chain.add(&Event::Step(step));
