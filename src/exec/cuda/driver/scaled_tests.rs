@@ -59,12 +59,14 @@ fn fp8_products_are_near_the_chain_of_the_cpu() {
                 for place in (0..rows * columns).step_by(sampled) {
                     let (row, column) = (place / columns, place % columns);
                     let terms = (0..depth).map(|k| a[row * depth + k] * b[column * depth + k]);
-                    let (chain, size) =
-                        terms.fold((0.0_f32, 0.0_f32), |(sum, size), term| (sum + term, size + term.abs()));
+                    let (chain, greatest) = terms.fold((0.0_f32, 0.0_f32), |(sum, greatest), term| {
+                        (sum + term, greatest.max(term.abs()).max((sum + term).abs()))
+                    });
                     let bias = if bias.is_some() { bias_values[column] } else { 0.0 };
                     let wanted = chain * factor + bias;
-                    // Tensor cores of Hopper align the terms of a group to the greatest with 13 bits behind the point.
-                    let sums = size * factor / 4096.0;
+                    // Tensor cores of Hopper align the terms of a group, and the sum so far, to the greatest of them and cut what lies
+                    // behind its 13th bit: each term, and each group's sum, is off by up to so much.
+                    let sums = (depth + depth / 16 + 1) as f32 * greatest * factor / 8192.0;
                     let rounding = if y_format == DType::F32 { 0.0 } else { wanted.abs() / 128.0 };
                     assert!(
                         (wanted - found[place]).abs() <= sums + rounding,

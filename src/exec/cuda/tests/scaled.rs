@@ -110,7 +110,8 @@ fn scaled_products_have_the_bits_of_the_cpu() {
     }
 }
 
-/// The library's products are turned for, and round elsewhere: the bound is that of f32 sums in any order and of the result.
+/// The library's products are turned for, and round elsewhere: the bound is that of tensor cores that keep 13 bits behind the point of
+/// the greatest of up to 80 terms and their sum, none of which is above the largest result here, and of the result's format.
 #[test]
 fn scaled_products_by_the_library_are_near() {
     for mut device in devices() {
@@ -119,7 +120,8 @@ fn scaled_products_by_the_library_are_near() {
             // A device without FP8 refuses, and says so.
             let found = case.found(&mut *device, Arithmetic::Device).expect("launches");
             let elements = case.outputs[0].elements();
-            let bound = if case.outputs[0].dtype == DType::F32 { 1e-4 } else { 1.0 / 128.0 };
+            let rounding = if case.outputs[0].dtype == DType::F32 { 0.0 } else { 1.0 / 128.0 };
+            let bound = rounding + 86.0 / 8192.0;
             let largest = expected[0].floats(elements).iter().fold(0.0_f32, |most, x| most.max(x.abs()));
             for (wanted, got) in expected[0].floats(elements).iter().zip(found[0].floats(elements)) {
                 assert!((wanted - got).abs() <= bound * largest, "{:?}: {wanted} {got}", case.op);
