@@ -1,7 +1,8 @@
 //! What the digest chain costs: `cargo bench --bench chain -- [STEPS]`.
 //!
 //! The CPU examples are trained with and without the fingerprint of all parameters and the link of the chain after every step, in
-//! blocks that take turns, on one thread; the ratio is of CPU seconds over all blocks, so that what else the machine does counts less.
+//! blocks that take turns, on one thread. What it costs is the median of what the blocks of a pair differ by, in CPU seconds, so that
+//! what else the machine does counts less.
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its result")]
 #![expect(clippy::disallowed_methods, reason = "it reads examples and the time of its process")]
@@ -23,7 +24,7 @@ use amp::world::Disk;
 use camino::Utf8Path;
 
 fn main() {
-    let steps = std::env::args().skip(1).find_map(|word| word.parse::<u64>().ok()).unwrap_or(400);
+    let steps = std::env::args().skip(1).find_map(|word| word.parse::<u64>().ok()).unwrap_or(100);
     for name in ["digits", "digits-cnn"] {
         let manifest =
             Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join("manifest.kdl");
@@ -44,18 +45,21 @@ fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
     let threads = Threads::new(1).expect("a thread");
     let mut engine = Engine::new(vec![compiled.step], plan.run.seed, threads, Isa::detect());
     Backend::set_scale(&mut engine, plan.scaler.first_scale()).expect("the CPU has no faults");
+    let threads = Backend::threads(&engine).clone();
+    // As a run does: everything on the worker, so that no parameter goes from one core's cache to another's.
+    threads.enter(|| blocks(name, &mut engine, plan, prepared, steps));
+}
+
+fn blocks(name: &str, engine: &mut Engine, plan: &Plan, prepared: &Prepared, steps: u64) {
     let feed = Feed::new(plan, prepared).expect("a run");
     let (mut order, mut chain, mut number) = (None, Chain::start(&Digest([0; 32])), 0);
     let fed: Vec<_> =
         (0..64).map(|step| feed.batches(step, &mut order)).filter(|(stage, _)| *stage == 0).collect();
-    // With the chain and without, in turn; the first two blocks warm up.
-    let mut seconds = [0.0; 2];
-    for block in 0..22 {
-        let with = block % 2 == 0;
+    let mut block = |with: bool| {
         let before = cpu_seconds();
         for _ in 0..steps {
             let (stage, batches) = &fed[number as usize % fed.len()];
-            let result = Backend::step(&mut engine, *stage, batches, number, 1e-4).expect("a step");
+            let result = Backend::step(engine, *stage, batches, number, 1e-4).expect("a step");
             number += 1;
             if with {
                 let step = Step {
@@ -66,23 +70,37 @@ fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
                     scale: result.scale,
                     learning_rate: 1e-4,
                     skipped: result.skipped,
-                    fingerprint: Backend::fingerprint(&mut engine).expect("a digest"),
+                    fingerprint: Backend::fingerprint(engine).expect("a digest"),
                     growth_tracker: None,
                 };
                 chain.add(&Event::Step(step));
             }
         }
-        if block >= 2 {
-            seconds[usize::from(with)] += cpu_seconds() - before;
-        }
-    }
-    let each = |seconds: f64| 1e6 * seconds / (10 * steps) as f64;
+        1e6 * (cpu_seconds() - before) / steps as f64
+    };
+    // With the chain and without, in turn; the first pair warms up.
+    let pairs: Vec<[f64; 2]> = (0..=PAIRS).map(|_| [block(false), block(true)]).skip(1).collect();
+    let without = median(pairs.iter().map(|[without, _]| *without).collect());
+    let costs = |part: usize| {
+        let mut costs: Vec<f64> = pairs.iter().map(|[without, with]| with - without).collect();
+        costs.sort_by(f64::total_cmp);
+        costs[part * costs.len() / 4]
+    };
     println!(
-        "{name}: {:.1} µs a step without, {:.1} µs with the chain: {:+.2} %",
-        each(seconds[0]),
-        each(seconds[1]),
-        1e2 * (seconds[1] / seconds[0] - 1.0)
+        "{name}: {without:.1} µs a step, the chain {:+.1} µs (half of the pairs {:+.1} to {:+.1}): {:+.2} %",
+        costs(2),
+        costs(1),
+        costs(3),
+        1e2 * costs(2) / without
     );
+}
+
+/// Pairs of blocks that are compared.
+const PAIRS: usize = 60;
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// Seconds on a processor of all threads of this process, as Linux counts them in nanoseconds.

@@ -12,7 +12,7 @@ use crate::exec::state;
 use crate::plan;
 use crate::probe::Environment;
 use crate::record::Record;
-use crate::store::{self, RECORD, Store};
+use crate::store::{self, RECORD, Store, StoreError};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -99,6 +99,14 @@ impl Again {
         let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment, ui)?;
         self.ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
         Ok(opened)
+    }
+
+    /// Compares a state with its digest where it is there: no step begins with the last one, so that nothing else would read it.
+    pub fn check(&self, (file, digest): &(String, crate::digest::Digest)) -> Result<(), Failure> {
+        match store::check_file(&self.folder.join(file), *digest) {
+            Err(StoreError::Missing { .. }) | Ok(()) => Ok(()),
+            Err(fault) => Err(runs::checkpoint_failure(fault)),
+        }
     }
 
     /// Puts a state of the run into an engine; one whose bytes do not match their digest is an integrity fault.

@@ -362,7 +362,8 @@ pub struct BisectArguments {
     /// Record or folder of another run of the same lock
     #[arg(value_parser = path, value_hint = ValueHint::AnyPath, required_unless_present = "against")]
     pub new: Option<Utf8PathBuf>,
-    /// Compare with these kernels: reference, which reads like the definitions, or an instruction set [default: those of NEW]
+    /// Compare with these kernels: reference, which reads like the definitions, or an instruction set [default: those of NEW, or
+    /// the fastest others]
     #[arg(long, value_name = "KERNELS")]
     pub against: Option<String>,
     /// Look into this step instead of the first one that differs

@@ -6,10 +6,10 @@ use crate::diag::codes;
 use crate::digest::Digest;
 use crate::exec::keep::is_state;
 use crate::lock;
-use crate::record::Record;
+use crate::record::{Ending, Record};
 use crate::report::statement::{self, Subject};
 use crate::store::write_file;
-use crate::verify::{Against, Verdict, compare};
+use crate::verify::{Against, Fault, Recorded, Verdict, compare};
 use crate::world::{Disk, World as _};
 use camino::Utf8Path;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn run(arguments: &AttestArguments, ui: &Ui) -> Result<Exit, Failure> {
         );
         return Err(Failure::new(Exit::Inconclusive, message)
             .code(crate::verify::INCONCLUSIVE)
-            .help("`amp run --resume` goes on with it"));
+            .help(way_to_an_end(&record)));
     }
     let folder = pipeline::folder_of(&record_path);
     let (lock, lock_file) = followed(&record, folder)?;
@@ -57,6 +57,19 @@ pub fn run(arguments: &AttestArguments, ui: &Ui) -> Result<Exit, Failure> {
         ui.document(&document(&statements));
     }
     Ok(exit)
+}
+
+/// What brings a run to its end that did not reach it.
+fn way_to_an_end(record: &Record) -> String {
+    match (Recorded::from_record(record).fault, record.ending()) {
+        (Some(Fault { code, step }), _) => format!(
+            "{code} ended it after step {step}, and the same lock ends so again; `amp explain {code}` says what to change in the manifest"
+        ),
+        (None, Ending::Fault(code, _)) => {
+            format!("mend what `amp explain {code}` says; then `amp run --resume` goes on with it")
+        }
+        _ => "`amp run --resume` goes on with it".to_owned(),
+    }
 }
 
 /// Says the verdict on standard error; standard output has the statements.

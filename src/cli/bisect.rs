@@ -5,25 +5,28 @@
 
 use super::again::Again;
 use super::args::{BisectArguments, Machine};
-use super::device::Kind;
+use super::device::{Kind, Opened};
 use super::segments::chain_after;
 use super::{Exit, Failure, Ui, pipeline, runs};
 use crate::arithmetic::Isa;
 use crate::diff::diff_records;
-use crate::digest::Digest;
 use crate::exec::backend::Backend;
-use crate::exec::bisect::{Kernels, Looking, OpDifference};
+use crate::exec::bisect::{Kernels, Looking};
 use crate::exec::clock::Stopwatch;
 use crate::exec::evaluate;
 use crate::exec::fault::ExecFault;
 use crate::exec::keep::is_state;
-use crate::exec::session::{self, Ending, Feed, Observer};
+use crate::exec::session::{self, Ending, Feed, Observer as _};
 use crate::exec::state::{self, Position};
 use crate::record::{Ending as RecordEnding, Event, Record};
 use crate::report::bisection;
 use crate::report::bisection::{Bisection, Side};
-use crate::store;
+use crate::store::{self, StoreError};
+use camino::Utf8Path;
+use compared::{Compared, Place, has};
 use serde_json::json;
+
+mod compared;
 
 /// Runs the command.
 pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
@@ -32,15 +35,21 @@ pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
     let new = match &arguments.new {
         None => None,
         Some(path) => {
-            let record = runs::record_path(path)
+            let path = runs::record_path(path)
                 .ok_or_else(|| Failure::new(Exit::Usage, format!("`{path}` is no record")).help(RECORDS))?;
-            Some(runs::read_record(&record)?.warn(ui))
+            Some((runs::read_record(&path)?.warn(ui), pipeline::folder_of(&path).to_owned()))
         }
     };
     let again =
         Again::new(&arguments.old, arguments.store.as_deref(), &arguments.machine, Some(Kind::Cpu), ui)?;
-    let search = Search { again: &again, new: new.as_ref(), against, machine: &arguments.machine, ui };
+    let record = new.as_ref().map(|(record, _)| record);
+    let search = Search { again: &again, new: record, against, machine: &arguments.machine, ui };
     let bisection = search.run(arguments.step)?;
+    if bisection.op.is_none() && arguments.step.is_none() {
+        // Numbers that agree say nothing of the files that the records name beside them.
+        whole(&again.record, &again.folder)?;
+        new.iter().try_for_each(|(record, folder)| whole(record, folder))?;
+    }
     if ui.json {
         let mut document = bisection::json(&bisection);
         document["seconds"] = json!(watch.seconds());
@@ -53,6 +62,13 @@ pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
         (None, Some(_)) => Exit::Inconclusive,
         (None, None) => Exit::Done,
     })
+}
+
+/// Compares what lies beside a record with the digests that it names; a file that is not there was not handed on.
+fn whole(record: &Record, folder: &Utf8Path) -> Result<(), Failure> {
+    let mut check = runs::Check::default();
+    runs::checkpoints(record, folder, false, &mut check);
+    check.faults.into_iter().next().map_or(Ok(()), Err)
 }
 
 const RECORDS: &str = "name the folder of a run; `amp store ls` lists them";
@@ -78,18 +94,15 @@ struct Search<'a> {
     ui: &'a Ui,
 }
 
-/// The first event that differs: its step, and whether it is an evaluation.
-#[derive(Clone, Copy)]
-struct Place {
-    step: u64,
-    evaluation: bool,
-}
-
 impl Search<'_> {
     fn run(&self, asked: Option<u64>) -> Result<Bisection, Failure> {
         let mut answer = Bisection::of(self.again.record.started.run_id);
         let [left, right] = self.sides();
         answer.asked = asked.is_some();
+        if asked.is_none() && self.again.record.last_step() == 0 {
+            answer.reason = Some("the record has no step, so nothing was compared".to_owned());
+            return Ok(answer);
+        }
         let place = match (asked, self.new) {
             (Some(step), _) if (1..=self.again.record.last_step()).contains(&step) => {
                 Place { step, evaluation: false }
@@ -120,9 +133,13 @@ impl Search<'_> {
     fn sides(&self) -> [Kernels; 2] {
         let own = isa_of(Some(&self.again.record), self.machine.isa.as_ref());
         let other = self.against.unwrap_or_else(|| Kernels::Isa(isa_of(self.new, None)));
-        // Nothing is found out by comparing kernels with themselves.
-        let other =
-            if other == Kernels::Isa(own) && self.against.is_none() { Kernels::Reference } else { other };
+        // Nothing is found out by comparing kernels with themselves. Other fast ones find what differs in a few steps' time, where
+        // the reference takes that of hundreds.
+        let fast = Isa::available().into_iter().rev().find(|isa| *isa != own && *isa != Isa::Scalar);
+        let other = match other == Kernels::Isa(own) && self.against.is_none() {
+            true => fast.map_or(Kernels::Reference, Kernels::Isa),
+            false => other,
+        };
         [Kernels::Isa(own), other]
     }
 
@@ -187,7 +204,7 @@ impl Search<'_> {
 
     /// Does steps that are recorded; the place of the first event that is another one.
     fn go(&self, engine: &mut dyn Backend, steps: std::ops::Range<u64>) -> Result<Option<Place>, ExecFault> {
-        let mut compared = Compared { record: &self.again.record, place: None };
+        let mut compared = Compared::with(&self.again.record);
         let (plan, prepared) = (self.again.plan(), &self.again.ready.prepared);
         match session::train_steps(plan, prepared, engine, &mut compared, steps) {
             Ok(Ending::Finished | Ending::Interrupted(_)) => Ok(compared.place),
@@ -197,24 +214,17 @@ impl Search<'_> {
         }
     }
 
-    /// Brings an engine to the state before the place, from the nearest state that is here.
+    /// An engine in the state before the place, from the nearest state that is here; `None` where this machine does not get there.
     fn approach(
         &self,
         place: Place,
         left: Kernels,
         answer: &mut Bisection,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Option<Opened>, Failure> {
         let before = if place.evaluation { place.step } else { place.step - 1 };
         let mut opened = self.again.open(&self.machine_of(left), self.ui)?;
         let engine = &mut *opened.backend;
-        let states =
-            self.again.record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before);
-        let is_whole = |file: &str, digest| store::check_file(&self.again.folder.join(file), digest).is_ok();
-        let nearest = states.filter(|state| is_whole(&state.file, state.digest)).last();
-        let from = nearest.map_or(0, |state| state.step);
-        if let Some(state) = nearest {
-            self.again.restore(engine, &(state.file.clone(), state.digest))?;
-        }
+        let from = self.restore_nearest(engine, before)?;
         answer.from = Some(from);
         self.ui.status("Repeating", &format!("steps {} to {before}", from + 1));
         // The evaluation of the last step belongs to what is looked for.
@@ -232,14 +242,30 @@ impl Search<'_> {
             ));
             return Ok(None);
         }
-        let run_id = self.again.record.started.run_id;
-        let chain = chain_after(&self.again.record, before);
-        let position = Position { run_id, step: before, epoch: 0, batch: 0, chain, best: None };
-        Ok(Some(state::bytes(engine, &position)?))
+        Ok(Some(opened))
+    }
+
+    /// Puts the last state up to a step into an engine; its step, 0 where none is here. A state that is damaged ends the search, for
+    /// what it did to the run is not known.
+    fn restore_nearest(&self, engine: &mut dyn Backend, before: u64) -> Result<u64, Failure> {
+        let record = &self.again.record;
+        let states: Vec<_> =
+            record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before).collect();
+        for state in states.into_iter().rev() {
+            match store::check_file(&self.again.folder.join(&state.file), state.digest) {
+                Err(StoreError::Missing { .. }) => {}
+                Err(fault) => return Err(runs::checkpoint_failure(fault)),
+                Ok(()) => {
+                    self.again.restore(engine, &(state.file.clone(), state.digest))?;
+                    return Ok(state.step);
+                }
+            }
+        }
+        Ok(0)
     }
 
     fn differs(&self, event: &Event) -> Option<Place> {
-        let mut compared = Compared { record: &self.again.record, place: None };
+        let mut compared = Compared::with(&self.again.record);
         // It never refuses an event.
         let _ = compared.event(event);
         compared.place
@@ -253,38 +279,46 @@ impl Search<'_> {
         right: Kernels,
         answer: &mut Bisection,
     ) -> Result<(), Failure> {
-        let Some(state) = self.approach(place, left, answer)? else { return Ok(()) };
-        let run_id = self.again.record.started.run_id;
-        let mut found: Option<OpDifference> = None;
-        for (side, other) in [(left, Some(right)), (right, None)] {
-            if side == Kernels::Reference {
-                answer.sides.push(Side { kernels: side.to_string(), gives: Vec::new() });
-                continue;
-            }
-            let mut opened = self.again.open(&self.machine_of(side), self.ui)?;
-            let engine = &mut *opened.backend;
-            state::restore(engine, &state, &run_id)?;
-            let looking = match other {
-                Some(other) => Some(Looking::into(engine, other).ok_or_else(not_seen)?),
-                None => None,
+        let Some(mut opened) = self.approach(place, left, answer)? else { return Ok(()) };
+        let engine = &mut *opened.backend;
+        let position = self.position(place);
+        let state = state::bytes(engine, &position)?;
+        let looking = Looking::into(engine, right).ok_or_else(not_seen)?;
+        let gives = self.gives(&self.act(engine, place)?);
+        (answer.calls, answer.op) = looking.seen();
+        answer.sides = vec![
+            Side { kernels: left.to_string(), gives: gives.clone() },
+            Side { kernels: right.to_string(), gives: Vec::new() },
+        ];
+        if right != Kernels::Reference {
+            // Kernels that gave every op the same bits give the same step; it is not done a second time.
+            answer.sides[1].gives = match answer.op {
+                None => gives,
+                Some(_) => {
+                    let mut opened = self.again.open(&self.machine_of(right), self.ui)?;
+                    state::restore(&mut *opened.backend, &state, &position.run_id)?;
+                    self.gives(&self.act(&mut *opened.backend, place)?)
+                }
             };
-            let events = self.act(engine, place)?;
-            answer.sides.push(Side { kernels: side.to_string(), gives: self.gives(&events) });
-            if let Some(looking) = looking {
-                let (calls, difference) = looking.seen();
-                answer.calls = calls;
-                found = difference;
-            }
         }
-        answer.op = found;
         if answer.op.is_none() {
-            answer.reason = Some(self.without_op(answer));
+            answer.reason = self.without_op(answer);
         }
         Ok(())
     }
 
-    /// Why no op is named.
-    fn without_op(&self, answer: &Bisection) -> String {
+    /// Where the state before a place stands in the run.
+    fn position(&self, place: Place) -> Position {
+        let step = if place.evaluation { place.step } else { place.step - 1 };
+        let chain = chain_after(&self.again.record, step);
+        Position { run_id: self.again.record.started.run_id, step, epoch: 0, batch: 0, chain, best: None }
+    }
+
+    /// Why no op is named; `None` where both sides were compared in the step that is recorded, and nothing differs.
+    fn without_op(&self, answer: &Bisection) -> Option<String> {
+        if answer.calls == 0 {
+            return Some("no op ran there, so nothing was compared".to_owned());
+        }
         let gives = |name: &str| answer.sides.iter().any(|side| side.gives.iter().any(|given| given == name));
         let here = match (gives("old"), gives("new")) {
             (true, false) if self.new.is_some() => {
@@ -293,10 +327,11 @@ impl Search<'_> {
             (false, true) => {
                 "this machine gives the step of the second record, so the first one was made by what is not here"
             }
+            (false, false) if self.new.is_none() => "this machine does not give the step that is recorded",
             (false, false) => "this machine gives the step of neither record",
-            _ => "this machine gives the step that is recorded",
+            (true, _) => return None,
         };
-        format!("no op differs between {} in {} calls: {here}", answer.kernels(), answer.calls)
+        Some(format!("no op differs between {} in {} calls: {here}", answer.kernels(), answer.calls))
     }
 
     fn act(&self, engine: &mut dyn Backend, place: Place) -> Result<Vec<Event>, ExecFault> {
@@ -314,14 +349,12 @@ impl Search<'_> {
 
     /// The records that have these events.
     fn gives(&self, events: &[Event]) -> Vec<String> {
-        let has = |record: &Record| {
-            events.iter().all(|event| record.events.iter().any(|line| same(&line.event, event)))
-        };
+        let all = |record: &Record| events.iter().all(|event| has(record, event));
         let mut gives = Vec::new();
-        if has(&self.again.record) {
+        if all(&self.again.record) {
             gives.push("old".to_owned());
         }
-        if self.new.is_some_and(has) {
+        if self.new.is_some_and(all) {
             gives.push("new".to_owned());
         }
         gives
@@ -339,34 +372,4 @@ fn isa_of(record: Option<&Record>, asked: Option<&String>) -> Isa {
 fn not_seen() -> Failure {
     Failure::new(Exit::Machine, "the calls of this backend cannot be seen one by one")
         .help("take `--device cpu`; under the guarantee `portable` it gives the same bits")
-}
-
-/// Whether two events are the same in every bit that counts.
-fn same(left: &Event, right: &Event) -> bool {
-    let digest = |event: &Event| crate::record::Chain::resume(Digest([0; 32])).add(event);
-    digest(left) == digest(right)
-}
-
-/// Compares events with those of a record, and stops at the first that is another one.
-struct Compared<'a> {
-    record: &'a Record,
-    place: Option<Place>,
-}
-
-impl Observer for Compared<'_> {
-    fn event(&mut self, event: &Event) -> Result<(), ExecFault> {
-        let (step, evaluation) = match event {
-            Event::Step(step) => (step.step, false),
-            Event::Evaluation(evaluation) => (evaluation.step, true),
-            _ => return Ok(()),
-        };
-        if self.place.is_none() && !self.record.events.iter().any(|line| same(&line.event, event)) {
-            self.place = Some(Place { step, evaluation });
-        }
-        Ok(())
-    }
-
-    fn stop(&self) -> bool {
-        self.place.is_some()
-    }
 }

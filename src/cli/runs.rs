@@ -12,7 +12,7 @@ use crate::exec::keep::{is_state, kept_of};
 use crate::lock::{self, Lock};
 use crate::plan::{self, Every};
 use crate::record::{self, Ending, Record};
-use crate::store::{self, RECORD, Store, StoreError};
+use crate::store::{self, RECORD, STATES, Store, StoreError};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -220,8 +220,14 @@ pub fn unnamed(record: Option<&Record>, folder: &Utf8Path, check: &mut Check) ->
     let is_named = |name: &str| {
         record.is_some_and(|record| record.checkpoints().any(|checkpoint| checkpoint.file == name))
     };
+    let mut names: Vec<String> = Disk.entries(folder).into_iter().map(|(name, _)| name).collect();
+    if record.is_none() {
+        // A run that was killed may leave a state that its record does not name yet; one without any event has made none.
+        let states = Disk.entries(&folder.join(STATES)).into_iter();
+        names.extend(states.map(|(name, _)| format!("{STATES}/{name}")));
+    }
     let mut found = false;
-    for (name, _) in Disk.entries(folder) {
+    for name in names {
         if !name.ends_with(CHECKPOINT_SUFFIX) || is_named(&name) {
             continue;
         }

@@ -101,6 +101,9 @@ fn repeat_one(
     stop: &AtomicBool,
     ui: &Ui,
 ) -> Result<Repeated, Failure> {
+    if let Some(end) = &segment.end {
+        again.check(end)?;
+    }
     let mut opened = again.open(machine, ui)?;
     let engine = &mut *opened.backend;
     if let Some(begin) = &segment.begin {
@@ -123,8 +126,8 @@ fn repeat_one(
         Err(fault) if ends_by(&again.record, &fault, segment) => {}
         Err(fault) => return Err(fault.into()),
     }
-    let state = match segment.end {
-        Some(expected) => Some(expected == state_digest(again, engine, &part, segment.to)?),
+    let state = match &segment.end {
+        Some((_, expected)) => Some(*expected == state_digest(again, engine, &part, segment.to)?),
         None => {
             let finished = again.record.finished().filter(|finished| finished.steps == segment.to);
             finished

@@ -20,7 +20,8 @@ const RULES: &[Rule] = &[
     Rule { derived: "digest.data", causes: &["data."], except: &["data.batch", "data.shuffle", "data.last"] },
     Rule {
         derived: "digest.graph",
-        causes: &["model.", "loss.", "data.", "digest.plan.model", "digest.plan.loss"],
+        // A graph is that of the part of a batch that a shard has.
+        causes: &["model.", "loss.", "data.", "train.shards", "digest.plan.model", "digest.plan.loss"],
         except: &["data.normalise", "data.shuffle", "data.split", "data.last"],
     },
     Rule {

@@ -139,6 +139,18 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
             line(format!("  {many}"), Meaning::Plain);
         }
         line(format!("  computed by {} and {}", op.kernels[0], op.kernels[1]), Meaning::Plain);
+        if let Some(defined) = op.defined {
+            let who = match defined {
+                [true, _] => format!("what {} gave", op.kernels[0]),
+                [_, true] => format!("what {} gave", op.kernels[1]),
+                _ => "neither of them".to_owned(),
+            };
+            line(format!("  the reference gives {who}"), Meaning::Plain);
+        }
+    }
+    if bisection.op.is_none() && bisection.reason.is_none() && bisection.step.is_some() {
+        let calls = count(bisection.calls as u64);
+        line(format!("same: no op differs between {} in {calls} calls", bisection.kernels()), Meaning::Good);
     }
     for side in bisection.sides.iter().filter(|side| !side.gives.is_empty()) {
         let names: Vec<&str> =
@@ -176,6 +188,7 @@ pub fn json(bisection: &Bisection) -> Value {
             "result": op.result,
             "shape": op.shape,
             "kernels": op.kernels,
+            "defined": op.defined,
             "differing": op.differing,
             "elements": op.shape.iter().product::<usize>(),
             "first": element(&op.first),

@@ -23,8 +23,8 @@ pub struct Segment {
     pub to: u64,
     /// File and digest of the state that it begins with; `None` at the start of the run.
     pub begin: Option<(String, Digest)>,
-    /// The digest of the state that it ends with, where the record names one.
-    pub end: Option<Digest>,
+    /// File and digest of the state that it ends with, where the record names one.
+    pub end: Option<(String, Digest)>,
 }
 
 impl Segment {
@@ -51,8 +51,7 @@ pub fn segments(
     let segment = |pair: &[(u64, Option<(String, Digest)>)]| {
         let [(from, begin), (to, end)] = pair else { return None };
         let there = *from == 0 || begin.as_ref().is_some_and(|(file, _)| is_there(file));
-        let end = end.as_ref().map(|(_, digest)| *digest);
-        there.then(|| Segment { from: *from, to: *to, begin: begin.clone(), end })
+        there.then(|| Segment { from: *from, to: *to, begin: begin.clone(), end: end.clone() })
     };
     borders.windows(2).filter_map(segment).collect()
 }
@@ -187,9 +186,10 @@ mod tests {
     fn segments_lie_between_states_and_begin_where_one_is_left() {
         let all = segments(&record(), |_| true, |_| true);
         assert_eq!(borders(&all), [(0, 3), (3, 6), (6, 8), (8, 10)]);
-        assert_eq!((all[0].begin.is_none(), all[0].end), (true, Some(Digest([3; 32]))));
+        let end = Some(("states/3".to_owned(), Digest([3; 32])));
+        assert_eq!((all[0].begin.is_none(), all[0].end.clone()), (true, end));
         assert_eq!(
-            (all[3].begin.clone(), all[3].end),
+            (all[3].begin.clone(), all[3].end.clone()),
             (Some(("states/8".to_owned(), Digest([8; 32]))), None)
         );
         let left = segments(&record(), |_| true, |file| file == "states/6");

@@ -145,12 +145,51 @@ fn bisect_says_which_record_this_machine_gives() {
     assert!(same.stdout.starts_with("same"), "{}", same.stdout);
     let answer = place.amp(&["bisect", &run, "--against", "scalar", "--json"]).ends(0).json();
     assert_eq!((&answer["verdict"], &answer["step"]), (&"same".into(), &Value::Null));
+    // What was compared and has no difference is 0, with a step and without one.
     let answer =
-        place.amp(&["bisect", &run, "--against", "reference", "--step", "3", "--json"]).ends(7).json();
-    assert!(answer["reason"].as_str().is_some_and(|reason| reason.contains("no op differs")), "{answer:#}");
+        place.amp(&["bisect", &run, "--against", "reference", "--step", "3", "--json"]).ends(0).json();
+    assert_eq!((&answer["verdict"], &answer["step"]), (&"same".into(), &3.into()), "{answer:#}");
+    let answer = place.amp(&["bisect", &run, "--against", "scalar", "--step", "3"]).ends(0);
+    assert!(answer.stdout.contains("same: no op differs between"), "{}", answer.stdout);
     let _ = place.amp(&["bisect", &run, "--against", "abacus"]).ends(2);
     let _ = place.amp(&["bisect", &run, "--against", "scalar", "--step", "37"]).ends(2);
     let _ = place.amp(&["bisect", &run]).ends(2);
+}
+
+#[test]
+fn an_exchanged_state_is_found() {
+    let (place, run) = kept();
+    let state = |step: &str| place.path(&run).join(format!("checkpoints/{step}.safetensors"));
+    let last = std::fs::read(state("00000036")).expect("the last state");
+    std::fs::copy(state("00000032"), state("00000036")).expect("exchanged");
+    // No step begins with the last state, and no number of the record tells of it.
+    for command in [
+        &["verify", &run, "--segments", "100"][..],
+        &["bisect", &run, &run],
+        &["bisect", &run, "--against", "scalar"],
+        &["store", "verify"],
+    ] {
+        let answer = place.amp(command).ends(5);
+        assert!(answer.stderr.contains("AMP0765") && answer.stderr.contains("00000036"), "{}", answer.stderr);
+    }
+    // A step that begins elsewhere is looked into all the same.
+    let _ = place.amp(&["bisect", &run, "--against", "scalar", "--step", "30"]).ends(0);
+    std::fs::write(state("00000036"), last).expect("as it was");
+    std::fs::copy(state("00000032"), state("00000028")).expect("exchanged");
+    let answer = place.amp(&["bisect", &run, "--against", "scalar", "--step", "30"]).ends(5);
+    assert!(answer.stderr.contains("00000028"), "{}", answer.stderr);
+}
+
+#[test]
+fn a_record_that_was_emptied_beside_its_states_is_damage() {
+    let (place, run) = kept();
+    place.write(&format!("{run}/record.ndjson"), "");
+    std::fs::remove_file(place.path(&run).join("model.safetensors")).expect("the checkpoint");
+    let answer = place.amp(&["store", "verify"]).ends(5);
+    assert!(answer.stderr.contains("AMP0552") && answer.stderr.contains("00000036"), "{}", answer.stderr);
+    // States are a person's, so that a collection leaves them.
+    let _ = place.amp(&["store", "gc"]).ends(0);
+    assert!(place.path(&run).join("checkpoints/00000036.safetensors").is_file());
 }
 
 #[test]

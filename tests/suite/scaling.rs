@@ -65,6 +65,15 @@ fn a_scaler_that_stops_a_run_names_the_value_and_keeps_the_last_good_step() {
 }
 
 #[test]
+fn a_run_that_its_own_numbers_ended_is_not_told_to_go_on() {
+    let place = overflowing("scaler \"dynamic\" init=4.0");
+    let _ = place.amp(&["run"]).ends(1);
+    let answer = place.amp(&["attest", run_folder(&place).to_str().expect("UTF-8")]).ends(7);
+    assert!(!answer.stderr.contains("--resume"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("amp explain AMP0702"), "{}", answer.stderr);
+}
+
+#[test]
 fn a_scale_that_holds_its_floor_goes_on_and_tells_that_it_fell() {
     let place = overflowing("scaler \"guarded\" init=64.0 at-floor=\"hold\"");
     let run = place.amp(&["run", "--json"]).ends(0);

@@ -182,3 +182,14 @@ fn maxima_of_delayed_scaling_are_those_of_all_workers() {
         assert!(runs[0] == runs[1] && runs[0] == runs[2], "{scaling}");
     }
 }
+
+#[test]
+fn a_difference_of_shards_is_told_by_its_cause() {
+    let place = Place::with_manifest(&RICH.replace("accumulate=2", "accumulate=2 shards=4"));
+    let _ = place.amp(&["lock", "--lockfile", "four.lock"]).ends(0);
+    place.write("manifest.kdl", place.read("manifest.kdl").replace("shards=4", "shards=2"));
+    let _ = place.amp(&["lock", "--lockfile", "two.lock"]).ends(0);
+    let answer = place.amp(&["diff", "four.lock", "two.lock"]).ends(0);
+    assert!(answer.stdout.contains("because train.shards"), "{}", answer.stdout);
+    assert!(!answer.stdout.contains("another version"), "{}", answer.stdout);
+}

@@ -281,6 +281,11 @@ def stream_number(text):
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
+def pow_(x, y):
+    """x to the power of y, rounded once; x above 0."""
+    return of_mpmath(mpmath.mpf(x) ** mpmath.mpf(y))
+
+
 # ---- f64
 
 

@@ -404,7 +404,213 @@ def attention():
     write("attention", "Attention, its log-sum-exp, and its gradients.", ops.lines)
 
 
+# ---- images and sequences; images are (N, C, H, W) here
+
+
+def window(o, kernel, stride, padding, extent):
+    return [at for at in range(o * stride - padding, o * stride - padding + kernel) if 0 <= at < extent]
+
+
+def counted(o, kernel, stride, padding, extent):
+    """Positions of the padded image in a window."""
+    return len([at for at in range(o * stride, o * stride + kernel) if at < extent + 2 * padding])
+
+
+def folded(values):
+    acc = 0.0
+    for value in values:
+        acc = add(acc, value)
+    return acc
+
+
+def pools(ops):
+    sizes = ((2, 3, 5, 4, 2, 2, 0), (1, 2, 7, 6, 3, 2, 1), (1, 1, 4, 4, 3, 1, 1), (1, 2, 5, 5, 2, 3, 1))
+    for (n, c, h, w, kernel, stride, padding), form in itertools.product(sizes, ("f32", "f16", "bf16")):
+        rule = dict(kernel=kernel, stride=stride, padding=padding)
+        high, wide = ((extent + 2 * padding - kernel) // stride + 1 for extent in (h, w))
+        outputs = list(itertools.product(range(n), range(c), range(high), range(wide)))
+        place = {output: index for index, output in enumerate(outputs)}
+        inputs = list(itertools.product(range(n), range(c), range(h), range(w)))
+        at = lambda image, channel, row, column: ((image * c + channel) * h + row) * w + column
+        rows = [window(o, kernel, stride, padding, h) for o in range(high)]
+        columns = [window(o, kernel, stride, padding, w) for o in range(wide)]
+        ops.op("max-pool2d", **rule)
+        x = [convert(value, form) for value in draw("plain", 120, (n, c, h, w), form)]
+        # Equal numbers, zeros of both signs, infinities and a NaN.
+        x[1], x[3], x[6], x[-1], x[-3] = x[0], -0.0, 0.0, NAN, -INF
+        x = ops.give((n, c, h, w), x, form)
+        largest_, index = [], []
+        for image, channel, i, j in outputs:
+            best, where = -INF, -1
+            for row, column in itertools.product(rows[i], columns[j]):
+                value = x[at(image, channel, row, column)]
+                if value > best or math.isnan(value) or where < 0:
+                    best, where = value, row * w + column
+            largest_.append(best)
+            index.append(where)
+        ops.out((n, c, high, wide), largest_, form)
+        ops.out((n, c, high, wide), index, "i32")
+        ops.op("max-pool2d-backward", **rule)
+        dy = ops.draw("plain", 121, (n, c, high, wide), form)
+        ops.give((n, c, high, wide), index, "i32")
+        covers = lambda i, j, row, column: row in rows[i] and column in columns[j]
+        reached = lambda image, channel: ((i, j, place[image, channel, i, j]) for i in range(high) for j in range(wide))
+        dx = [
+            folded(dy[o] for i, j, o in reached(image, channel) if covers(i, j, row, column) and index[o] == row * w + column)
+            for image, channel, row, column in inputs
+        ]
+        ops.out((n, c, h, w), dx, form)
+        for include in (0, 1):
+            ops.op("average-pool2d", **rule, include=include)
+            x = ops.draw("plain", 122, (n, c, h, w), form)
+            size_of = counted if include else lambda *window_: len(window(*window_))
+            divisor = lambda i, j: float(size_of(i, kernel, stride, padding, h) * size_of(j, kernel, stride, padding, w))
+            y = []
+            for image, channel, i, j in outputs:
+                inside = [x[at(image, channel, row, column)] for row, column in itertools.product(rows[i], columns[j])]
+                y.append(div(folded(inside), divisor(i, j)) if inside else 0.0)
+            ops.out((n, c, high, wide), y, form)
+            ops.op("average-pool2d-backward", **rule, include=include)
+            dy = ops.draw("plain", 121, (n, c, high, wide), form)
+            dx = [
+                folded(div(dy[o], divisor(i, j)) for i, j, o in reached(image, channel) if covers(i, j, row, column))
+                for image, channel, row, column in inputs
+            ]
+            ops.out((n, c, h, w), dx, form)
+
+
+def around(o, scale, extent):
+    """The two positions around output o, and the share of the second."""
+    place = max(Fraction(2 * o + 1, 2 * scale) - Fraction(1, 2), 0)
+    first = int(place)
+    if first >= extent - 1:
+        return extent - 1, extent - 1, 0.0
+    return first, first + 1, nearest(place - first) if place > first else 0.0
+
+
+def upsampling(ops):
+    for (n, c, h, w, high, wide), form in itertools.product(((1, 2, 3, 2, 2, 2), (2, 1, 2, 3, 3, 1), (1, 1, 1, 4, 2, 3)), ("f32", "f16", "bf16")):
+        large = list(itertools.product(range(n), range(c), range(h * high), range(w * wide)))
+        place = {output: index for index, output in enumerate(large)}
+        small = list(itertools.product(range(n), range(c), range(h), range(w)))
+        at = lambda image, channel, row, column: ((image * c + channel) * h + row) * w + column
+        rows = [around(o, high, h) for o in range(h * high)]
+        columns = [around(o, wide, w) for o in range(w * wide)]
+        for mode in ("nearest", "bilinear"):
+            ops.op("upsample2d", mode=mode, high=high, wide=wide)
+            x = ops.draw("plain", 123, (n, c, h, w), form)
+            y = []
+            for image, channel, i, j in large:
+                pixel = lambda row, column: x[at(image, channel, row, column)]
+                if mode == "nearest":
+                    y.append(pixel(i // high, j // wide))
+                    continue
+                (above, below, v), (left, right, u) = rows[i], columns[j]
+                mixed = lambda row: add(mul(sub(1.0, u), pixel(row, left)), mul(u, pixel(row, right)))
+                y.append(add(mul(sub(1.0, v), mixed(above)), mul(v, mixed(below))))
+            ops.out((n, c, h * high, w * wide), y, form)
+            ops.op("upsample2d-backward", mode=mode, high=high, wide=wide)
+            dy = ops.draw("plain", 124, (n, c, h * high, w * wide), form)
+            share = lambda parts, at_: sub(1.0, parts[2]) if parts[0] == at_ else parts[2] if parts[1] == at_ else 0.0
+            dx = []
+            for image, channel, row, column in small:
+                terms = []
+                for i, j in itertools.product(range(h * high), range(w * wide)):
+                    value = dy[place[image, channel, i, j]]
+                    if mode == "nearest":
+                        terms += [value] if (i // high, j // wide) == (row, column) else []
+                        continue
+                    both = mul(share(rows[i], row), share(columns[j], column))
+                    terms += [mul(both, value)] if both != 0 else []
+                dx.append(folded(terms))
+            ops.out((n, c, h, w), dx, form)
+
+
+def images():
+    ops = Ops()
+    pools(ops)
+    upsampling(ops)
+    write("images", "Pools, enlargement, and their gradients.", ops.lines)
+
+
+def sequences():
+    ops = Ops()
+    index = [4, 0, 4, 1, 2, 4, 0, 4, 1, 4]
+    for (rows, columns), form in itertools.product(((5, 3), (6, 8)), ("f32", "f16", "bf16")):
+        ops.op("embedding", padding="-")
+        table = ops.draw("wide", 130, (rows, columns), form)
+        outside = index[:-2] + [-1, rows]
+        ops.give((2, 5), outside, "i32")
+        row = lambda at: table[at * columns : (at + 1) * columns] if 0 <= at < rows else [NAN] * columns
+        ops.out((2, 5, columns), [value for at in outside for value in row(at)], form)
+        for padding in ("-", 4):
+            ops.op("embedding-backward", padding=padding)
+            dy = ops.draw("plain", 131, (2, 5, columns), form)
+            ops.give((2, 5), index, "i32")
+            picked = lambda at: [place for place, one in enumerate(index) if one == at and at != padding]
+            sums = [folded(dy[place * columns + j] for place in picked(at)) for at in range(rows) for j in range(columns)]
+            ops.out((rows, columns), sums, form)
+    for heads, positions, width, base in ((2, 3, 4, 10000.0), (1, 5, 6, const("500000"))):
+        for form, interleaved, inverse in itertools.product(("f32", "f16", "bf16"), (0, 1), (0, 1)):
+            ops.op("rotary-position", heads=heads, base=f"{bits(base):08x}", interleaved=interleaved, inverse=inverse)
+            shape = (1, positions, heads * width)
+            x, y = ops.draw("plain", 132, shape, form), [0.0] * size(shape)
+            for t, head, pair in itertools.product(range(positions), range(heads), range(width // 2)):
+                angle = mul(float(t), div(1.0, pow_(base, div(float(2 * pair), float(width)))))
+                cosine, sine = real("cos", angle), real("sin", angle)
+                sine = -sine if inverse else sine
+                first = (t * heads + head) * width
+                a, b = (first + at for at in ((2 * pair, 2 * pair + 1) if interleaved else (pair, pair + width // 2)))
+                y[a] = sub(mul(x[a], cosine), mul(x[b], sine))
+                y[b] = add(mul(x[b], cosine), mul(x[a], sine))
+            ops.out(shape, y, form)
+    write("sequences", "Rows picked by index, their gradients, rotary positions.", ops.lines)
+
+
 # ---- updates
+
+
+def scaler():
+    """Rows of steps, each from the state that the one before left."""
+    ops = Ops()
+    guards = [None, (1, 0, 0, 0.0, INF), (2, 0, 0, 0.75, 70000.0), (3, 1, 1, 0.0, INF)]
+    rows = ["11101111", "000111"]
+    starts = [float(2**127), const("1.7")]
+    for guard, row, scale in itertools.product(guards, rows, starts):
+        growth, backoff, interval = 1.1, 0.5, 2
+        tracker, tolerated, skips = 0, 0, 0
+        hysteresis, refill, late, floor, ceiling = guard or (1, 0, 0, 0.0, INF)
+        for good in row:
+            told = {} if guard is None else dict(
+                hysteresis=hysteresis, refill=refill, late=late, floor=f"{bits(floor):08x}", ceiling=f"{bits(ceiling):08x}"
+            )
+            ops.op("scaler-update", growth=growth, backoff=backoff, interval=interval, **told)
+            found = 0.0 if good == "1" else 1.0
+            ops.give((), [scale])
+            ops.give((), [tracker], "i32")
+            ops.give((), [found])
+            if guard:
+                ops.give((), [tolerated], "i32")
+                ops.give((), [skips], "i32")
+            if found:
+                tracker, skips = 0, skips + 1
+                if tolerated < hysteresis - 1:
+                    tolerated += 1
+                else:
+                    scale = max(narrowed(scale * backoff), floor)
+            else:
+                tracker, skips = tracker + 1, 0
+                tolerated = 0 if refill else tolerated
+                if tracker == interval + late:
+                    grown = min(narrowed(scale * growth), ceiling)
+                    scale = scale if math.isinf(grown) else grown
+                    tracker, tolerated = late, 0
+            ops.out((), [scale])
+            ops.out((), [tracker], "i32")
+            if guard:
+                ops.out((), [tolerated], "i32")
+                ops.out((), [skips], "i32")
+    write("scaler", "Steps of loss scalers; the operands are scale, good steps, found, tolerated steps, skipped steps in a row.", ops.lines)
 
 
 def updates():
@@ -512,5 +718,5 @@ def digests():
     write("digests", "Fingerprints: stream (wide), numbers, sums; a chain: run id, steps, an evaluation, each with the digest after it.", lines)
 
 
-for make in (functions, formats, pointwise, sums, products, norms, losses, attention, updates, numbers, digests):
+for make in (functions, formats, pointwise, sums, products, norms, losses, attention, images, sequences, scaler, updates, numbers, digests):
     make()

@@ -6,7 +6,6 @@
 
 use super::buffer::Buffer;
 use super::dispatch::{self, Call, Operand};
-use super::fingerprint::{Keys, fingerprint};
 use super::matrix;
 use super::tap::{Seen, SharedTap, Tap};
 use super::threads::Threads;
@@ -22,9 +21,11 @@ use crate::exec::program::{Action, Layout, Place, Program};
 use crate::exec::scaling::NonFinite;
 use crate::graph::{DType, Node, Op, ValueId};
 use inspect::{Watch, persists};
+use seals::Seals;
 use std::collections::BTreeMap;
 
 mod inspect;
+mod seals;
 
 /// A step graph lowered for one batch size.
 struct Stage {
@@ -90,7 +91,7 @@ pub struct Engine {
     culprit: Option<String>,
     /// What the step that was begun came to, until somebody asks.
     done: Option<StepResult>,
-    keys: Keys,
+    seals: Seals,
     /// Seconds and calls by op kind, when somebody measures.
     profile: Option<BTreeMap<String, OpTime>>,
     /// Who looks into steps, in this order.
@@ -111,7 +112,7 @@ impl Engine {
             memory: Memory::default(),
             culprit: None,
             done: None,
-            keys: Keys::new(),
+            seals: Seals::new(),
             profile: None,
             taps: Vec::new(),
             evaluated: 0,
@@ -121,6 +122,7 @@ impl Engine {
         }
         engine.initialise();
         engine.set_scale(1.0);
+        engine.find_parameters();
         engine
     }
 
@@ -195,6 +197,13 @@ impl Engine {
         }
     }
 
+    /// Finds the cells that are sealed, in the order of their names.
+    fn find_parameters(&mut self) {
+        let cells =
+            self.parameters().iter().map(|(name, _, values)| (self.names[*name], values.len())).collect();
+        self.seals.set_parameters(cells);
+    }
+
     /// Sets the learning rate of a group of parameters for the steps that follow; nothing for a group without its own.
     pub fn set_group_rate(&mut self, group: usize, rate: f32) {
         let own = |step: &StepGraph| step.group_rates.get(group).copied().flatten();
@@ -232,9 +241,11 @@ impl Engine {
 
     /// Overwrites a persistent float value; false when there is no such value or its size differs.
     pub fn set_cell(&mut self, name: &str, values: &[f32]) -> bool {
-        match self.names.get(name).map(|index| &mut self.memory.cells[*index]) {
-            Some(Buffer::Float(cell)) if cell.len() == values.len() => {
+        let Some(index) = self.names.get(name) else { return false };
+        match &mut self.memory.cells[*index] {
+            Buffer::Float(cell) if cell.len() == values.len() => {
                 cell.copy_from_slice(values);
+                self.seals.forget(*index);
                 true
             }
             _ => false,
@@ -287,6 +298,7 @@ impl Engine {
         number: u64,
         learning_rate: f32,
     ) -> StepResult {
+        self.seals.begin();
         self.set_scalar(|step| step.learning_rate, learning_rate);
         let scale = Self::scale(self);
         let losses = self.accumulate(stage, micro_batches, number * micro_batches.len() as u64);
@@ -313,16 +325,12 @@ impl Engine {
     }
 
     /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
-    pub fn seal(&self) -> Seal {
-        let mut bytes = Vec::new();
-        for (_, _, values) in self.parameters() {
-            fingerprint(self.isa, &self.threads, &self.keys, values, &mut bytes);
-        }
-        Seal(bytes)
+    pub fn seal(&mut self) -> Seal {
+        self.seals.of(&self.memory.cells, self.isa, &self.threads)
     }
 
     /// The digest of all parameters.
-    pub fn fingerprint(&self) -> Digest {
+    pub fn fingerprint(&mut self) -> Digest {
         self.seal().digest()
     }
 
@@ -393,7 +401,7 @@ impl Engine {
         position: u64,
         mut watching: Option<&mut dyn Watch>,
     ) {
-        let Self { threads, isa, seed, stages, memory, culprit, profile, taps, .. } = self;
+        let Self { threads, isa, seed, stages, memory, culprit, profile, taps, seals, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
         let (Placed { program, locations: places }, nodes) = match part {
@@ -426,6 +434,7 @@ impl Engine {
                     })
                     .collect();
                 let watch = profile.is_some().then(Stopwatch::start);
+                let mut sealed = false;
                 match instruction.action {
                     Action::Run(index) => {
                         let node = &nodes[index];
@@ -448,7 +457,15 @@ impl Engine {
                             Seen { pass: part.name(), node, call: &call, layouts }
                         };
                         each_tap(taps, |tap| tap.before(&seen(), &outputs));
-                        dispatch::run(&call, &mut outputs);
+                        // What looks into a step may change what it sees.
+                        let place = match (locations.first(), seals.taken && taps.is_empty()) {
+                            (Some(Location::Cell(cell)), true) => seals.place(*cell),
+                            _ => None,
+                        };
+                        sealed = place.is_some_and(|seal| dispatch::run_and_seal(&call, &mut outputs, seal));
+                        if !sealed {
+                            dispatch::run(&call, &mut outputs);
+                        }
                         each_tap(taps, |tap| tap.after(&seen(), &mut outputs));
                         if matches!(node.op, Op::Unscale { .. }) {
                             *culprit = first_non_finite(&call, &outputs);
@@ -474,8 +491,11 @@ impl Engine {
                     time.seconds += watch.seconds();
                 }
                 drop(inputs);
-                for (location, buffer) in locations.into_iter().zip(outputs) {
+                for (index, (location, buffer)) in locations.into_iter().zip(outputs).enumerate() {
                     *memory.at_mut(location) = buffer;
+                    if let (Location::Cell(cell), false) = (location, sealed && index == 0) {
+                        seals.forget(cell);
+                    }
                 }
             }
         });

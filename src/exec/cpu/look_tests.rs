@@ -159,6 +159,9 @@ fn one_flipped_bit_is_found_at_its_step_op_and_element() {
                 let [left, right] = found.first.values;
                 assert!(matches!((left, right), (Element::Float(_), Element::Float(_))));
                 assert_eq!(left.bits() ^ right.bits(), 1, "{name} {kind}");
+                // The reference says which side is wrong.
+                let right = (against != Kernels::Reference).then_some([false, true]);
+                assert_eq!(found.defined, right, "{name} {kind} against {against}");
                 met += 1;
             }
         }

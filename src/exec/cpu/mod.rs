@@ -36,6 +36,8 @@ pub mod pool;
 #[cfg(test)]
 pub(in crate::exec) mod recompute_tests;
 #[cfg(test)]
+mod seal_tests;
+#[cfg(test)]
 mod skip_tests;
 
 pub mod reduce;

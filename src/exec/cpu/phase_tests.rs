@@ -77,7 +77,7 @@ fn a_policy_goes_on_with_what_the_one_before_left() {
     }
     let (_, after) = train(&alone, &mut second, 3..7);
     assert_eq!([before, after].concat(), told);
-    assert_eq!(Engine::fingerprint(&both), Engine::fingerprint(&second));
+    assert_eq!(Engine::fingerprint(&mut both), Engine::fingerprint(&mut second));
     // Evaluations follow the policy.
     let batch = &batches(&sample, 9, 1)[0];
     assert_eq!(both.predict(batch), second.predict(batch));

@@ -34,21 +34,21 @@ macro_rules! for_each_isa {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
             fn avx2 $(<$(const $generic: usize),+>)? ($($argument: $kind),*) $(-> $output)? {
-                body($($argument),*)
+                body $(::<$($generic),+>)? ($($argument),*)
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
             fn avx512 $(<$(const $generic: usize),+>)? ($($argument: $kind),*) $(-> $output)? {
-                body($($argument),*)
+                body $(::<$($generic),+>)? ($($argument),*)
             }
             match isa {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `Isa::available` gives this value only where the machine has these features.
-                $crate::arithmetic::Isa::Avx2 => unsafe { avx2($($argument),*) },
+                $crate::arithmetic::Isa::Avx2 => unsafe { avx2 $(::<$($generic),+>)? ($($argument),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: `Isa::available` gives this value only where the machine has these features.
-                $crate::arithmetic::Isa::Avx512 => unsafe { avx512($($argument),*) },
-                _ => body($($argument),*),
+                $crate::arithmetic::Isa::Avx512 => unsafe { avx512 $(::<$($generic),+>)? ($($argument),*) },
+                _ => body $(::<$($generic),+>)? ($($argument),*),
             }
         }
     )*};

@@ -23,6 +23,7 @@ pub mod rows;
 mod run;
 pub mod scaled;
 pub mod scaler;
+mod sequence;
 pub mod softmax;
 pub mod update;
 pub mod upsample;

@@ -1,7 +1,7 @@
 //! From a call to the reference implementation of its op: what `amp bisect --against reference` compares a step with.
 //!
-//! Every op of the convolutional and of the plain models is here; attention, rows, rotations, group and RMS norms, and what is
-//! made for them, and the scaler, are compared with their scalar kernels instead, which the tests compare with the references.
+//! Every op of the convolutional and of the plain models is here; attention, group and RMS norms, and what is made for them are
+//! compared with their scalar kernels instead, which the tests compare with the references. The scaler has one implementation.
 
 use super::activation::{self, Activation};
 use super::batch_norm::{
@@ -17,7 +17,7 @@ use super::mean::{mean, mean_backward};
 use super::pool::{self, Pool};
 use super::softmax::{softmax, softmax_backward};
 use super::update::{self, Adam, Sgd};
-use super::{convolution, reduce, scaled};
+use super::{convolution, reduce, scaled, sequence};
 use crate::arithmetic::functions::power;
 use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::philox::Stream;
@@ -55,6 +55,13 @@ pub(in crate::exec) fn run(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
         | Op::MeanSquaredError
         | Op::MeanSquaredErrorBackward
         | Op::LossGradient { .. } => losses(call, outputs),
+        Op::Embedding { .. }
+        | Op::EmbeddingBackward { .. }
+        | Op::Gather
+        | Op::GatherBackward
+        | Op::RotaryPosition { .. }
+        | Op::Upsample2d { .. }
+        | Op::Upsample2dBackward { .. } => sequence::run(call, outputs),
         _ => normalised(call, outputs) || pointwise(call, outputs) || updated(call, outputs),
     }
 }

@@ -13,6 +13,7 @@ mod update;
 
 pub(in crate::exec) use scaled::shapes;
 pub use shape::relayout;
+pub use update::run_and_seal;
 
 use super::buffer::Buffer;
 use super::threads::Threads;

@@ -5,9 +5,10 @@ use crate::arithmetic::functions::power;
 use crate::arithmetic::half::Format;
 use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
+use crate::exec::cpu::fingerprint::{Keys, fingerprint};
 use crate::exec::cpu::update::{
-    Adam, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd, sgd_plain, store, sum_of_squares,
-    unscale_and_check, update_scale,
+    Adam, ScaleRule, ScaleState, Sgd, adam, adam_and_fingerprint, clip_coefficient, sgd, sgd_plain, store,
+    sum_of_squares, unscale_and_check, update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::exec::schedule::decimal;
@@ -35,15 +36,7 @@ pub fn run(call: &Call<'_>, outputs: &mut [Buffer]) {
         Op::ClipCoefficient { max_norm } => {
             call.out(outputs, 0)[0] = clip_coefficient(call.inputs[0].scalar(), *max_norm);
         }
-        Op::Update { rule, found, clipped, stored } => {
-            update(call, rule, *found, *clipped, outputs);
-            if let (Some(stored), false) = (stored, *found && call.inputs[4].scalar() != 0.0) {
-                let applied =
-                    u64::try_from(call.inputs[3].integers().first().copied().unwrap_or(0)).unwrap_or(0);
-                let stream = stored.stream.map(|stream| Stream::new(call.seed, stream));
-                store(call.isa, call.threads, stored.format, stream, applied, call.out(outputs, 0));
-            }
-        }
+        Op::Update { .. } => update(call, outputs, None),
         Op::CommitBuffer { found } => commit(call, *found, outputs),
         Op::AdvanceStep { found } => {
             if !(*found && call.inputs[1].scalar() != 0.0)
@@ -90,12 +83,54 @@ fn unscale(call: &Call<'_>, after: bool, outputs: &mut [Buffer]) {
     call.out(outputs, 0)[0] = if found { 1.0 } else { 0.0 };
 }
 
-/// One parameter's update; nothing happens when the step was found non-finite.
-fn update(call: &Call<'_>, rule: &Optimizer, found: bool, clipped: bool, outputs: &mut [Buffer]) {
-    let [_, gradient, rate, step, rest @ ..] = call.inputs else { return };
-    if found && rest[0].scalar() != 0.0 {
-        return;
+/// Where the fingerprint of a parameter goes: the keys, and the bytes that it replaces.
+pub type Seal<'a> = (&'a Keys, &'a mut Vec<u8>);
+
+/// Runs an update and leaves the fingerprint of the new parameter in `seal`; false for any other node, which does not run.
+pub fn run_and_seal(call: &Call<'_>, outputs: &mut [Buffer], seal: Seal<'_>) -> bool {
+    let is_update = matches!(call.op, Op::Update { .. });
+    if is_update {
+        update(call, outputs, Some(seal));
     }
+    is_update
+}
+
+/// One parameter's update, its rounding and its fingerprint; nothing moves when the step was found non-finite.
+fn update(call: &Call<'_>, outputs: &mut [Buffer], mut seal: Option<Seal<'_>>) {
+    let Op::Update { rule, found, clipped, stored } = call.op else { return };
+    let (isa, threads) = (call.isa, call.threads);
+    let mut sealed = false;
+    if !(*found && call.inputs[4].scalar() != 0.0) {
+        // What is rounded afterwards is sealed afterwards.
+        let beside = seal.as_mut().filter(|_| stored.is_none());
+        sealed = optimize(
+            call,
+            rule,
+            (*found, *clipped),
+            outputs,
+            beside.map(|(keys, sums)| (*keys, &mut **sums)),
+        );
+        if let Some(stored) = stored {
+            let applied = u64::try_from(call.inputs[3].integers().first().copied().unwrap_or(0)).unwrap_or(0);
+            let stream = stored.stream.map(|stream| Stream::new(call.seed, stream));
+            store(isa, threads, stored.format, stream, applied, call.out(outputs, 0));
+        }
+    }
+    if let (Some((keys, sums)), false) = (seal, sealed) {
+        sums.clear();
+        fingerprint(isa, threads, keys, call.out(outputs, 0), sums);
+    }
+}
+
+/// The optimizer's rule; true if the fingerprint was taken beside it.
+fn optimize(
+    call: &Call<'_>,
+    rule: &Optimizer,
+    (found, clipped): (bool, bool),
+    outputs: &mut [Buffer],
+    seal: Option<Seal<'_>>,
+) -> bool {
+    let [_, gradient, rate, step, rest @ ..] = call.inputs else { return false };
     let clip = if clipped { rest[usize::from(found)].scalar() } else { 1.0 };
     let gradient = gradient.floats();
     match rule {
@@ -108,6 +143,7 @@ fn update(call: &Call<'_>, rule: &Optimizer, found: bool, clipped: bool, outputs
                 let [parameters, velocity] = call.outs(outputs);
                 sgd(call.isa, call.threads, &rule, parameters, velocity, gradient, clip);
             }
+            false
         }
         Optimizer::AdamW { beta1, beta2, eps, weight_decay, .. } => {
             // The decimal numbers that a person wrote, not their f32 neighbours: as PyTorch, which keeps Python floats.
@@ -116,8 +152,14 @@ fn update(call: &Call<'_>, rule: &Optimizer, found: bool, clipped: bool, outputs
             let count = u64::try_from(step.integers().first().copied().unwrap_or(0)).unwrap_or(0) + 1;
             let powers = (power(beta1, count), power(beta2, count));
             let rule = Adam::new(rate, (beta1, beta2), eps, decay, true, powers);
-            let [parameters, first, second] = call.outs(outputs);
+            let values @ [_, _, _] = call.outs(outputs);
+            if let Some((keys, sums)) = seal {
+                adam_and_fingerprint((call.isa, call.threads), &rule, values, gradient, clip, keys, sums);
+                return true;
+            }
+            let [parameters, first, second] = values;
             adam(call.isa, call.threads, &rule, parameters, first, second, gradient, clip);
+            false
         }
     }
 }

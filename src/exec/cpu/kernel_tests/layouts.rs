@@ -147,6 +147,25 @@ fn fingerprints_equal_the_reference() {
 }
 
 #[test]
+fn fingerprints_of_finite_numbers_and_of_one_nan_among_them_equal_the_reference() {
+    let keys = fingerprint::Keys::new();
+    let mut numbers = Numbers(29);
+    for place in [None, Some(0), Some(511), Some(512), Some(2047), Some(3000)] {
+        let mut x = numbers.plain(3001);
+        if let Some(place) = place {
+            x[place] = f32::from_bits(0xff80_0001);
+        }
+        let mut expected = Vec::new();
+        reference::fingerprint::fingerprint(&keys, &x, &mut expected);
+        every_setting(|isa, threads| {
+            let mut found = Vec::new();
+            fingerprint::fingerprint(isa, threads, &keys, &x, &mut found);
+            assert!(found == expected, "NaN at {place:?} on {isa}");
+        });
+    }
+}
+
+#[test]
 fn fingerprints_see_bits_and_one_nan() {
     let keys = fingerprint::Keys::new();
     let of = |values: &[f32]| {

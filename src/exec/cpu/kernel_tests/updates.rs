@@ -93,7 +93,7 @@ fn sgd_equals_the_reference() {
 
 #[test]
 fn adam_equals_the_reference() {
-    let mut numbers = Numbers(13);
+    let (mut numbers, keys) = (Numbers(13), reference::fingerprint::Keys::new());
     for length in LENGTHS {
         let (p, m, g) = (numbers.plain(length), numbers.plain(length), numbers.hostile(length));
         let v: Vec<f32> = numbers.plain(length).iter().map(|v| v * v).collect();
@@ -102,12 +102,21 @@ fn adam_equals_the_reference() {
             let op = Adam::new(1e-3, (beta_1, 0.999), 1e-8, decay, decoupled, powers);
             let (mut p1, mut m1, mut v1) = (p.clone(), m.clone(), v.clone());
             reference::update::adam(&op, &mut p1, &mut m1, &mut v1, &g, 0.7);
+            let mut expected = Vec::new();
+            reference::fingerprint::fingerprint(&keys, &p1, &mut expected);
             every_setting(|isa, threads| {
                 let (mut p2, mut m2, mut v2) = (p.clone(), m.clone(), v.clone());
                 update::adam(isa, threads, &op, &mut p2, &mut m2, &mut v2, &g, 0.7);
                 assert_same(&p2, &p1, "parameters");
                 assert_same(&m2, &m1, "first moments");
                 assert_same(&v2, &v1, "second moments");
+                let (mut p3, mut m3, mut v3) = (p.clone(), m.clone(), v.clone());
+                let (values, mut sums) = ([&mut p3[..], &mut m3, &mut v3], vec![1; 20]);
+                update::adam_and_fingerprint((isa, threads), &op, values, &g, 0.7, &keys, &mut sums);
+                assert_same(&p3, &p1, "parameters");
+                assert_same(&m3, &m1, "first moments");
+                assert_same(&v3, &v1, "second moments");
+                assert!(sums == expected, "{length} elements on {isa}");
             });
         }
     }

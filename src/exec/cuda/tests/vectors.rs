@@ -12,7 +12,7 @@ use crate::digest::{ContentHash, Digest, Hasher};
 use crate::exec::cpu::fingerprint::{Keys, fingerprint};
 use crate::exec::cuda::launch::Arguments;
 use crate::exec::reference;
-use crate::graph::{Attention, Unary, named_stream};
+use crate::graph::{Attention, Interpolation, ScaleGuard, Unary, named_stream};
 use crate::plan::Optimizer;
 use crate::record::{Chain, Evaluation, Event, Step};
 use std::collections::BTreeMap;
@@ -121,6 +121,18 @@ impl Vector {
                 let (stride, padding, dilation) = (both("stride"), both("padding"), both("dilation"));
                 Op::Conv2d { stride, padding, dilation, groups: 1, bias: true }
             }
+            "max-pool2d" | "max-pool2d-backward" | "average-pool2d" | "average-pool2d-backward" => {
+                self.pool()
+            }
+            "upsample2d" | "upsample2d-backward" => self.upsampling(),
+            "embedding" => Op::Embedding { padding_index: self.padding_index() },
+            "embedding-backward" => Op::EmbeddingBackward { padding_index: self.padding_index() },
+            "rotary-position" => {
+                let (interleaved, inverse) = (self.number("interleaved") == 1, self.number("inverse") == 1);
+                let (heads, base) = (self.number("heads"), self.float("base"));
+                Op::RotaryPosition { heads, base, interleaved, inverse }
+            }
+            "scaler-update" => self.scaler(),
             "layer-norm" => Op::LayerNorm { eps: self.float("eps") },
             "layer-norm-backward" => Op::LayerNormBackward,
             "rms-norm" => Op::RmsNorm { eps: self.float("eps") },
@@ -150,6 +162,46 @@ impl Vector {
         }
     }
 
+    fn pool(&self) -> Op {
+        let [kernel, stride, padding] = ["kernel", "stride", "padding"].map(|name| [self.number(name); 2]);
+        let count_include_padding = self.attributes.get("include").is_some_and(|include| include == "1");
+        match self.name.as_str() {
+            "max-pool2d" => Op::MaxPool2d { kernel, stride, padding },
+            "max-pool2d-backward" => Op::MaxPool2dBackward { kernel, stride, padding },
+            "average-pool2d" => Op::AveragePool2d { kernel, stride, padding, count_include_padding },
+            _ => Op::AveragePool2dBackward { kernel, stride, padding, count_include_padding },
+        }
+    }
+
+    fn upsampling(&self) -> Op {
+        let scale = [self.number("high"), self.number("wide")];
+        let mode = match self.attributes["mode"].as_str() {
+            "nearest" => Interpolation::Nearest,
+            _ => Interpolation::Bilinear,
+        };
+        match self.name.as_str() {
+            "upsample2d" => Op::Upsample2d { scale, mode },
+            _ => Op::Upsample2dBackward { scale, mode },
+        }
+    }
+
+    fn padding_index(&self) -> Option<usize> {
+        self.attributes["padding"].parse().ok()
+    }
+
+    fn scaler(&self) -> Op {
+        let decimal = |name: &str| self.attributes[name].parse::<f64>().expect("a decimal");
+        let guard = self.attributes.contains_key("hysteresis").then(|| ScaleGuard {
+            hysteresis: self.number("hysteresis") as u32,
+            refill_on_good: self.number("refill") == 1,
+            late: self.number("late") == 1,
+            floor: self.float("floor"),
+            ceiling: self.float("ceiling"),
+        });
+        let (growth, backoff) = (decimal("growth"), decimal("backoff"));
+        Op::ScalerUpdate { growth, backoff, interval: self.number("interval") as u32, guard }
+    }
+
     fn attention(&self) -> Attention {
         let (heads, causal) = (self.number("heads"), self.number("causal") == 1);
         let scale = self.float("scale");
@@ -170,12 +222,19 @@ impl Vector {
     fn case(mut self) -> (Case, Vec<Buffer>) {
         let op = self.op();
         let update = matches!(op, Op::Update { .. });
-        let image = matches!(op, Op::Conv2d { .. });
+        let convolved = matches!(op, Op::Conv2d { .. });
+        let image = convolved || self.name.contains("pool2d") || self.name.contains("upsample2d");
         if image {
-            for (value, buffer) in [&mut self.inputs[0], &mut self.outputs[0]] {
-                *buffer = Buffer::Float(channels_last(&value.shape, buffer.floats(value.elements())));
+            // The weight of a convolution has four axes and is no image.
+            let images = if convolved { 1 } else { self.inputs.len() };
+            for (value, buffer) in self.inputs.iter_mut().take(images).chain(&mut self.outputs) {
+                *buffer = match buffer {
+                    Buffer::Float(pixels) => Buffer::Float(channels_last(&value.shape, pixels)),
+                    Buffer::Integer(pixels) => Buffer::Integer(channels_last(&value.shape, pixels)),
+                };
             }
         }
+        let scaler = matches!(op, Op::ScalerUpdate { .. });
         if update {
             self.inputs[2].0.role = Role::Host;
         }
@@ -185,14 +244,20 @@ impl Vector {
             // The parameter, then its moments behind rate, count and clip.
             case.in_place = [0, 5, 6].map(Some)[..case.outputs.len()].to_vec();
         }
+        if scaler {
+            case.in_place = [0, 1, 3, 4].map(Some)[..case.outputs.len()].to_vec();
+        }
         if image {
-            (case.layout, case.convolved) = (Layout::ChannelsLast, false);
+            case.layout = Layout::ChannelsLast;
+        }
+        if convolved {
+            case.convolved = false;
         }
         (case, expected)
     }
 }
 
-fn channels_last(shape: &[usize], x: &[f32]) -> Vec<f32> {
+fn channels_last<T: Copy>(shape: &[usize], x: &[T]) -> Vec<T> {
     let (channels, pixels) = (shape[1], shape[2] * shape[3]);
     let place = |at: usize| {
         let (image, pixel, channel) = (at / (channels * pixels), at / channels % pixels, at % channels);
@@ -224,13 +289,16 @@ fn vectors(text: &str) -> Vec<Vector> {
 }
 
 /// Files of ops; how many are reached by the reference that `amp bisect` goes through.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 10] = [
     ("pointwise", include_str!("../../../../tests/vectors/pointwise.txt")),
     ("sums", include_str!("../../../../tests/vectors/sums.txt")),
     ("products", include_str!("../../../../tests/vectors/products.txt")),
     ("norms", include_str!("../../../../tests/vectors/norms.txt")),
     ("losses", include_str!("../../../../tests/vectors/losses.txt")),
     ("attention", include_str!("../../../../tests/vectors/attention.txt")),
+    ("images", include_str!("../../../../tests/vectors/images.txt")),
+    ("sequences", include_str!("../../../../tests/vectors/sequences.txt")),
+    ("scaler", include_str!("../../../../tests/vectors/scaler.txt")),
     ("updates", include_str!("../../../../tests/vectors/updates.txt")),
 ];
 
@@ -261,7 +329,7 @@ fn every_implementation_gives_the_vectors_of_the_ops() {
             run += 1;
         }
     }
-    assert!(run > 120 && referred > 90, "{run} vectors, {referred} by the reference");
+    assert!(run > 390 && referred > 250, "{run} vectors, {referred} by the reference");
 }
 
 #[test]
