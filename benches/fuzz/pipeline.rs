@@ -78,12 +78,16 @@ fn compile(plan: &Plan, sources: &SourceMap, mut faults: Vec<Diagnostic>) -> Str
         }
     };
     let again = |batch: usize, _| autodiff::compile(plan, batch, &features, labels.clone()).ok();
+    let memory = &amp::graph::memory::device_memory;
+    let device = plan.environment.device.as_ref();
+    let room = device.map(|device| lint::Room::of(&compiled, memory, device.memory_bytes));
     let advice = lint::lint(&lint::Subject {
         plan,
         compiled: &compiled,
         steps: Some(100),
         evaluation: false,
-        memory: &amp::graph::memory::device_memory,
+        memory,
+        room: room.as_ref(),
         compile: &again,
     });
     show(&advice, sources);
@@ -100,7 +104,7 @@ fn show(faults: &[Diagnostic], sources: &SourceMap) {
     let text = render_text(faults, sources, true);
     assert_eq!(text.is_empty(), faults.is_empty());
     let findings = Findings::of_diagnostics("amp check", "manifest.kdl", faults, sources);
-    let _ = (github(&findings), junit(&findings), sarif(&findings, 2));
+    let _ = (github(&findings), junit(&findings), sarif(&findings, 2, false));
     for fault in faults {
         let _ = to_json(fault, sources);
         assert!(!fault.message.is_empty());

@@ -39,6 +39,7 @@ mod schema;
 mod segments;
 mod store;
 mod ui;
+mod values;
 mod verify;
 mod watcher;
 mod workers;

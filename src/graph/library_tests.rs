@@ -2,10 +2,7 @@
 
 use super::totals::{Totals, totals};
 use super::{Features, Graph, LabelKind, build};
-use crate::diag::{SourceMap, render_text};
-use crate::resolve;
-use crate::world::Memory;
-use camino::Utf8Path;
+use crate::resolve::tests::model_plan;
 
 /// The graph of a model line for one example.
 fn graph(model: &str, features: &Features, labels: LabelKind) -> Graph {
@@ -13,16 +10,8 @@ fn graph(model: &str, features: &Features, labels: LabelKind) -> Graph {
         LabelKind::ClassIndex { .. } => "columns classes=10",
         LabelKind::Target(_) => "",
     };
-    let manifest = format!(
-        "amp 1\nrun \"library\"\ndata \"none\" {{\n source \"none.csv\"\n {columns}\n batch 2\n}}\nmodel {model}\n\
-         optimizer \"adamw\" lr=1e-3\ntrain steps=1\n"
-    );
-    let mut sources = SourceMap::default();
-    let (plan, faults) =
-        resolve::resolve_text(Utf8Path::new("manifest.kdl"), &manifest, &Memory::default(), &mut sources);
-    let plan = plan.unwrap_or_else(|| panic!("{}", render_text(&faults, &sources, false)));
-    build(&plan, 1, features, labels)
-        .unwrap_or_else(|faults| panic!("{}", render_text(&faults, &sources, false)))
+    let plan = model_plan(model, columns, "optimizer \"adamw\" lr=1e-3");
+    build(&plan, 1, features, labels).unwrap_or_else(|faults| panic!("{faults:?}"))
 }
 
 fn image(size: usize) -> Features {

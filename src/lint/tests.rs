@@ -5,13 +5,11 @@ use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::autodiff::{Compiled, compile};
 use crate::data::spec::LastBatch;
-use crate::diag::{Code, Diagnostic, SourceMap, codes};
+use crate::diag::{Code, Diagnostic, codes};
 use crate::graph::LabelKind;
 use crate::graph::memory::device_memory;
 use crate::plan::{Allow, Device, LayerKind, Origin, Phase, Recipe, Scaler, ScheduleKind, SkipRules, When};
-use crate::resolve;
-use crate::world::Memory;
-use camino::Utf8Path;
+use crate::resolve::tests::model_plan;
 
 /// The advice for a sample with a batch of 4.
 fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
@@ -195,17 +193,10 @@ fn what_is_allowed_is_not_said_and_an_idle_allow_is() {
 
 #[test]
 fn what_the_decay_lint_says_to_type_silences_it() {
-    let manifest = |block: &str| {
-        format!(
-            "amp 1\nrun \"r\"\ndata \"d\" {{\n    source \"d.csv\"\n    columns classes=10\n    shape 1 8 8\n    batch 4\n}}\n\
-             model \"std:models/cnn\" classes=10 norm=#true\noptimizer \"adamw\" lr=1e-3 weight-decay=0.1 {block}\ntrain steps=9\n"
-        )
-    };
     let told = |block: &str| {
-        let mut sources = SourceMap::default();
-        let path = Utf8Path::new("manifest.kdl");
-        let (plan, faults) = resolve::resolve_text(path, &manifest(block), &Memory::default(), &mut sources);
-        let plan = plan.unwrap_or_else(|| panic!("{faults:?}"));
+        let optimizer = format!("optimizer \"adamw\" lr=1e-3 weight-decay=0.1 {block}");
+        let plan =
+            model_plan("\"cnn\" classes=10 norm=#true", "columns classes=10\n shape 1 8 8", &optimizer);
         let labels = LabelKind::ClassIndex { classes: Some(10), shape: Vec::new() };
         let again = |_: usize, _: Option<Format>| None;
         let compiled = compile(&plan, 4, &[1, 8, 8].into(), labels).expect("sound");

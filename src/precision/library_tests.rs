@@ -4,8 +4,7 @@ use super::{PreciseGraph, apply};
 use crate::graph::{Features, Graph, LabelKind, Op, Role, build};
 use crate::plan::{Class, Masters, OP_KINDS, Policy};
 use crate::resolve;
-use crate::world::Memory;
-use camino::Utf8Path;
+use crate::resolve::tests::model_plan;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An op of amp, PyTorch's names for it, and the class that PyTorch 2.15's registered lists give these on CUDA and on the CPU.
@@ -94,14 +93,7 @@ fn whole_models_in_half_leave_only_losses_and_norms_in_f32() {
 
 fn graph(model: &str, features: &Features, labels: LabelKind) -> Graph {
     let columns = if labels == LabelKind::Target(vec![3, 16, 16]) { "columns" } else { "columns classes=10" };
-    let manifest = format!(
-        "amp 1\nrun \"library\"\ndata \"none\" {{\n source \"none.csv\"\n {columns}\n batch 2\n}}\nmodel {model}\n\
-         optimizer \"adamw\" lr=1e-3\ntrain steps=1\n"
-    );
-    let mut sources = crate::diag::SourceMap::default();
-    let (plan, faults) =
-        resolve::resolve_text(Utf8Path::new("manifest.kdl"), &manifest, &Memory::default(), &mut sources);
-    let plan = plan.unwrap_or_else(|| panic!("{faults:?}"));
+    let plan = model_plan(model, columns, "optimizer \"adamw\" lr=1e-3");
     build(&plan, 2, features, labels).unwrap_or_else(|faults| panic!("{faults:?}"))
 }
 

@@ -7,7 +7,8 @@
 mod laws;
 mod pages;
 
-use crate::diag::{Diagnostic, SourceMap};
+use super::resolve_text;
+use crate::diag::{Diagnostic, SourceMap, render_text};
 use crate::plan::Plan;
 use crate::world::Memory;
 use camino::Utf8Path;
@@ -24,6 +25,18 @@ const BASE: &[(&str, &str)] = &[
     ("optimizer", "optimizer \"adamw\" lr=1e-3"),
     ("train", "train epochs=5"),
 ];
+
+/// The plan of a model line, over data of these `columns` (with other children of `data`) that nobody reads; `optimizer` is a whole line.
+pub fn model_plan(model: &str, columns: &str, optimizer: &str) -> Plan {
+    let manifest = format!(
+        "amp 1\nrun \"model\"\ndata \"none\" {{\n source \"none.csv\"\n {columns}\n batch 2\n}}\nmodel {model}\n\
+         {optimizer}\ntrain steps=9\n"
+    );
+    let mut sources = SourceMap::default();
+    let path = Utf8Path::new("manifest.kdl");
+    let (plan, faults) = resolve_text(path, &manifest, &Memory::default(), &mut sources);
+    plan.unwrap_or_else(|| panic!("{}", render_text(&faults, &sources, false)))
+}
 
 /// A manifest and the modules beside it, out of the text of a test.
 pub(crate) fn compose(text: &str) -> (String, Memory) {

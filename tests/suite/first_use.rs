@@ -1,6 +1,7 @@
 //! What somebody does in the first hour: slips of the hand, and whether the answer says what to type next.
 
 use super::locks::tiny;
+use super::scaling::overflowing;
 use super::{Answer, Place, SMALL};
 
 /// The folder of the one run of a place, relative to it.
@@ -73,15 +74,9 @@ fn a_probe_beyond_the_end_is_refused_before_the_run() {
 
 #[test]
 fn a_run_that_skipped_all_its_steps_says_so() {
-    let overflowing = |scaler: &str| {
-        let text = tiny()
-            .replace("normalise \"scale\" divide=16.0", "normalise \"scale\" multiply=1000000.0")
-            .replace("scaler \"std:scalers/dynamic\" init=65536.0 interval=10", scaler);
-        Place::with_manifest(&text)
-    };
     let answer = overflowing("scaler \"static\" scale=8.0").amp(&["run", "--quiet"]).ends(0);
     let told =
-        "warning[AMP0719]: 3 of 3 steps were skipped: the parameters are those that training began with";
+        "warning[AMP0719]: 24 of 24 steps were skipped: the parameters are those that training began with";
     says(&answer, &[told, "a static scale of 8 stays where it is: take `scaler \"dynamic\"`", "max-skips"]);
     let good = Place::with_manifest(&tiny().replace("init=65536.0", "init=8.0"));
     assert!(!good.amp(&["run"]).ends(0).stderr.contains("AMP0719"));

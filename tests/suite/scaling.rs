@@ -3,7 +3,7 @@
 use super::{Place, SMALL};
 
 /// Pixels that f16 does not hold, so that every step is skipped.
-fn overflowing(scaler: &str) -> Place {
+pub(super) fn overflowing(scaler: &str) -> Place {
     let text = SMALL
         .replace("normalise \"scale\" divide=16.0", "normalise \"scale\" multiply=1000000.0")
         .replace("scaler \"std:scalers/dynamic\" init=65536.0 interval=10", scaler);
