@@ -1,5 +1,7 @@
 //! With the feature `cuda`: compiles every `src/exec/cuda/kernels/*.cu` by nvcc, and writes a table of the results.
 //!
+//! An image is kept while what it was made of is the same: headers are many files', so a change of one makes all again.
+//!
 //! **Invariant: the images depend on the sources and the compiler alone**, not on folders, names of users or the machine's GPU: nvcc
 //! is given relative names, nothing about lines, and all of the targets below. Without the feature nothing is done.
 #![expect(
@@ -7,6 +9,7 @@
     reason = "a build script reads the variables of cargo and starts the compiler"
 )]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,12 +61,13 @@ fn build() -> Result<(), String> {
     let output = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo gave no OUT_DIR")?);
     let compiler = compiler()?;
     let names = sources()?;
+    let common = common(&compiler)?;
     let jobs: Vec<_> = names.iter().flat_map(|name| TARGETS.map(|target| (name.as_str(), target))).collect();
     let workers = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1_usize);
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some((name, target)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            compile(&compiler, name, *target, &output)?;
+            compile(&compiler, name, *target, (&output, common.clone()))?;
         }
         Ok(())
     };
@@ -98,10 +102,15 @@ fn compiler() -> Result<PathBuf, String> {
 
 /// The files to compile, without their ending, sorted.
 fn sources() -> Result<Vec<String>, String> {
+    files("cu")
+}
+
+/// The kernels' files with this ending, without it, sorted.
+fn files(wanted: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(KERNELS).map_err(|error| format!("{KERNELS}: {error}"))? {
         let path = entry.map_err(|error| format!("{KERNELS}: {error}"))?.path();
-        if path.extension().is_some_and(|ending| ending == "cu") {
+        if path.extension().is_some_and(|ending| ending == wanted) {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
             names.push(stem.ok_or_else(|| format!("{}: the name is not UTF-8", path.display()))?.to_owned());
         }
@@ -110,14 +119,37 @@ fn sources() -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Compiles one file for one target.
+/// What every image is made of: the compiler by its answer, the flags, the headers.
+fn common(compiler: &Path) -> Result<DefaultHasher, String> {
+    let mut hasher = DefaultHasher::new();
+    let version =
+        Command::new(compiler).arg("--version").output().map_err(|error| format!("nvcc: {error}"))?;
+    (version.stdout, FLAGS).hash(&mut hasher);
+    for header in files("cuh")? {
+        (&header, read(&format!("{KERNELS}/{header}.cuh"))?).hash(&mut hasher);
+    }
+    Ok(hasher)
+}
+
+fn read(path: &str) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Compiles one file for one target, unless the image that is there was made of the same.
 fn compile(
     compiler: &Path,
     name: &str,
     (target, arguments): (&str, &[&str]),
-    output: &Path,
+    (output, mut made_of): (&Path, DefaultHasher),
 ) -> Result<(), String> {
     let image = output.join(format!("{name}.{target}"));
+    (arguments, read(&format!("{KERNELS}/{name}.cu"))?).hash(&mut made_of);
+    let (stamp, made_of) = (output.join(format!("{name}.{target}.made-of")), made_of.finish().to_string());
+    if image.is_file() && fs::read_to_string(&stamp).is_ok_and(|before| before == made_of) {
+        return Ok(());
+    }
+    // A stamp says of a whole image what it was made of, so it goes before and comes after.
+    let _ = fs::remove_file(&stamp);
     let answer = Command::new(compiler)
         .current_dir(KERNELS)
         .args(FLAGS)
@@ -144,7 +176,7 @@ fn compile(
         bytes.push(0);
         fs::write(&image, bytes).map_err(|error| format!("{}: {error}", image.display()))?;
     }
-    Ok(())
+    fs::write(&stamp, made_of).map_err(|error| format!("{}: {error}", stamp.display()))
 }
 
 /// Writes the table that `src/probe/images.rs` includes.

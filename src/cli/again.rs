@@ -5,8 +5,9 @@
 use super::args::{Machine, Places};
 use super::device::{self, Opened};
 use super::pipeline::{self, Ready};
-use super::{Exit, Failure, Ui, memory, run, runs, verify};
+use super::{Exit, Failure, Ui, run, runs, verify};
 use crate::exec::backend::Backend;
+use crate::exec::memory::on_cpu;
 use crate::exec::state;
 use crate::plan;
 use crate::probe::Environment;
@@ -87,7 +88,7 @@ impl Again {
         if self.kind != device::Kind::Cpu {
             return 1;
         }
-        let needed = memory::on_cpu(&self.ready.compiled.step).max(1);
+        let needed = on_cpu(&self.ready.compiled.step).total().max(1);
         let room = self.environment.memory_bytes.unwrap_or(u64::MAX) / 2;
         wanted.min(usize::try_from(room / needed).unwrap_or(usize::MAX)).max(1)
     }

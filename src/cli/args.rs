@@ -1,6 +1,7 @@
 //! Arguments, as clap reads them.
 
 use super::completions::{codes, commands, documents, isas, names, weights};
+use crate::world::{Disk, World as _};
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
@@ -16,13 +17,51 @@ fn path(text: &str) -> Result<Utf8PathBuf, String> {
     Ok(text.into())
 }
 
-/// A file for an answer, whose name says the form.
-fn answer_file(text: &str) -> Result<Utf8PathBuf, String> {
+/// A file to write, whose name has to say the form: what would be written under another name is not what that name says.
+fn written(text: &str, endings: &[&str]) -> Result<Utf8PathBuf, String> {
     let file = path(text)?;
     match file.extension() {
-        Some("json" | "xml" | "sarif") => Ok(file),
-        _ => Err(format!("found `{text}`, expected a name that ends with .json, .xml or .sarif")),
+        Some(ending) if endings.contains(&ending) => Ok(file),
+        _ => {
+            let endings: Vec<String> = endings.iter().map(|ending| format!(".{ending}")).collect();
+            let endings = match endings.split_last() {
+                Some((last, [])) => last.clone(),
+                Some((last, others)) => format!("{} or {last}", others.join(", ")),
+                None => String::new(),
+            };
+            let near = file.with_extension(endings.rsplit('.').next().unwrap_or_default());
+            Err(format!("found `{text}`, expected a name that ends with {endings}, such as `{near}`"))
+        }
     }
+}
+
+/// A folder to write into, which is made where it is not there.
+fn folder(text: &str) -> Result<Utf8PathBuf, String> {
+    let folder = path(text)?;
+    match Disk.stamp(&folder) {
+        Some(_) => Err(format!("found a file at `{text}`, expected a folder, or a name that is free")),
+        None => Ok(folder),
+    }
+}
+
+/// A file for an answer.
+fn answer_file(text: &str) -> Result<Utf8PathBuf, String> {
+    written(text, &["json", "xml", "sarif"])
+}
+
+/// A file for a badge.
+fn badge_file(text: &str) -> Result<Utf8PathBuf, String> {
+    written(text, &["json", "svg"])
+}
+
+/// A file for a page.
+fn page_file(text: &str) -> Result<Utf8PathBuf, String> {
+    written(text, &["htm", "html"])
+}
+
+/// A file for tensors.
+fn tensor_file(text: &str) -> Result<Utf8PathBuf, String> {
+    written(text, &["safetensors"])
 }
 
 /// A URI: a scheme, a colon, and something without blanks after it.
@@ -61,7 +100,10 @@ fn size(text: &str) -> Result<u64, String> {
         ("kB", 1000),
         ("B", 1),
     ];
-    let expected = || format!("found `{text}`, expected a size such as 24GiB, 80GB or 512MiB");
+    let expected = || {
+        let near = near_size(text).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        format!("found `{text}`, expected a size such as 24GiB, 80GB or 512MiB{near}")
+    };
     let (number, unit) = UNITS
         .iter()
         .find_map(|(name, unit)| text.strip_suffix(name).map(|number| (number.trim(), *unit)))
@@ -72,6 +114,33 @@ fn size(text: &str) -> Result<u64, String> {
         bytes if (1.0..9.2e18).contains(&bytes) => Ok(bytes as u64),
         _ => Err(expected()),
     }
+}
+
+/// What a size without its unit, or with one of another spelling, may stand for.
+fn near_size(text: &str) -> Option<String> {
+    let digits = text.trim_start().trim_end_matches(|last: char| !last.is_ascii_digit());
+    let number: f64 = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)?;
+    let unit = text.trim_start()[digits.len()..].trim().to_ascii_lowercase();
+    let near = match unit.as_str() {
+        // So few bytes are meant in a larger unit, as other programs take them.
+        "" if number < 1024.0 => format!("`{digits}GiB`"),
+        "" => format!("`{digits}B` or `{digits}MiB`"),
+        "t" | "tb" | "tib" => format!("`{}GiB`", number * 1024.0),
+        "g" | "m" => {
+            let unit = unit.to_ascii_uppercase();
+            format!("`{digits}{unit}iB` or `{digits}{unit}B`")
+        }
+        "k" => format!("`{digits}KiB` or `{digits}kB`"),
+        "gib" | "gi" => format!("`{digits}GiB`"),
+        "mib" | "mi" => format!("`{digits}MiB`"),
+        "kib" | "ki" => format!("`{digits}KiB`"),
+        "gb" => format!("`{digits}GB`"),
+        "mb" => format!("`{digits}MB`"),
+        "kb" => format!("`{digits}kB`"),
+        "b" | "byte" | "bytes" => format!("`{digits}B`"),
+        _ => return None,
+    };
+    Some(near)
 }
 
 /// Compile, lock, run and verify training runs, bit for bit
@@ -455,16 +524,16 @@ pub struct ReportArguments {
     #[arg(value_parser = path, value_hint = ValueHint::AnyPath)]
     pub other: Option<Utf8PathBuf>,
     /// Page to write [default: report.html or comparison.html beside the record]
-    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = page_file, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<Utf8PathBuf>,
-    /// Write a badge: a picture, or with `.json` what badge services ask for
-    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// Write a badge: a picture for a name that ends with .svg, with .json what badge services ask for
+    #[arg(value_parser = badge_file, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub badge: Option<Utf8PathBuf>,
     /// Answer of `amp verify --json` on this run: without it a badge says recorded, never reproduced
     #[arg(value_parser = path, long, value_name = "FILE", requires = "badge", value_hint = ValueHint::FilePath)]
     pub verdict: Option<Utf8PathBuf>,
     /// Write a file of events for TensorBoard into this folder
-    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = folder, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub tensorboard: Option<Utf8PathBuf>,
 }
 
@@ -481,7 +550,7 @@ pub struct AttestArguments {
     #[arg(long, value_name = "URI", value_parser = uri)]
     pub builder: Option<String>,
     /// Write the statements, what is to be signed, and envelopes into this folder instead of printing the statements
-    #[arg(value_parser = path, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = folder, long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub out: Option<Utf8PathBuf>,
     /// Store folder for the repeated run [default: a temporary one]
     #[arg(value_parser = path, long, value_name = "PATH", requires = "verify")]
@@ -588,7 +657,7 @@ pub struct PredictArguments {
     #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
     /// Safetensors file to write; its one tensor is `predictions`
-    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = tensor_file, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Utf8PathBuf,
     /// Checkpoint, or the folder of a run, whose last one counts [default: what training begins with]
     #[arg(value_parser = path, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
@@ -625,7 +694,7 @@ pub struct ExportArguments {
     #[arg(long, value_name = "MODULE", add = ArgValueCandidates::new(weights))]
     pub names: String,
     /// Safetensors file to write
-    #[arg(value_parser = path, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_parser = tensor_file, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Utf8PathBuf,
 }
 
@@ -677,7 +746,7 @@ pub struct ManArguments {
     #[arg(add = ArgValueCandidates::new(commands))]
     pub command: Vec<String>,
     /// Write every page into this folder
-    #[arg(value_parser = path, long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
+    #[arg(value_parser = folder, long, value_name = "DIR", conflicts_with = "command", value_hint = ValueHint::DirPath)]
     pub out: Option<Utf8PathBuf>,
 }
 
@@ -687,4 +756,49 @@ pub struct SchemaArguments {
     /// Document, as its `schema` names it: run, lock, amp.diff/1 [default: list them]
     #[arg(add = ArgValueCandidates::new(documents))]
     pub name: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{badge_file, size, tensor_file};
+
+    #[test]
+    fn sizes_of_other_spellings_lead_to_one_that_is_read() {
+        assert_eq!((size("24GiB"), size("8 GB"), size("1B")), (Ok(24 << 30), Ok(8_000_000_000), Ok(1)));
+        let near = |text: &str| {
+            let fault = size(text).expect_err("refused");
+            fault.split_once("; did you mean ").map(|(_, near)| near.to_owned())
+        };
+        let told = [
+            ("8G", "`8GiB` or `8GB`?"),
+            ("1.5g", "`1.5GiB` or `1.5GB`?"),
+            ("512m", "`512MiB` or `512MB`?"),
+            ("64k", "`64KiB` or `64kB`?"),
+            ("8gb", "`8GB`?"),
+            ("8gib", "`8GiB`?"),
+            ("2T", "`2048GiB`?"),
+            ("8", "`8GiB`?"),
+            ("8192", "`8192B` or `8192MiB`?"),
+        ];
+        for (text, wanted) in told {
+            assert_eq!(near(text).as_deref(), Some(wanted), "{text}");
+            for part in wanted.trim_end_matches('?').split(" or ") {
+                assert!(size(part.trim_matches('`')).is_ok(), "{part}");
+            }
+        }
+        assert_eq!((near("large"), near("8 apples"), near("-3GiB")), (None, None, None));
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_form() {
+        assert!(badge_file("b.svg").is_ok() && badge_file("b.json").is_ok());
+        assert_eq!(
+            badge_file("out/b.png").expect_err("refused"),
+            "found `out/b.png`, expected a name that ends with .json or .svg, such as `out/b.svg`"
+        );
+        assert_eq!(
+            tensor_file("p").expect_err("refused"),
+            "found `p`, expected a name that ends with .safetensors, such as `p.safetensors`"
+        );
+    }
 }

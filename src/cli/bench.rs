@@ -4,13 +4,13 @@ use super::args::BenchArguments;
 use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
-use crate::diag::number::bytes;
+use crate::diag::number::{bytes, flops};
 use crate::exec::backend::{Backend, Batch, OpTime};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
 use crate::exec::session::Feed;
 use crate::graph::totals::forward_multiply_adds;
-use crate::probe::Environment;
+use crate::probe::{Environment, peak_memory};
 use serde_json::json;
 
 /// Least seconds of a block.
@@ -84,7 +84,7 @@ fn time(
     };
     let mut ops: Vec<(String, OpTime)> = engine.measure(false).into_iter().collect();
     ops.sort_by(|left, right| right.1.seconds.total_cmp(&left.1.seconds));
-    let median = times[times.len() / 2];
+    let median = median(&times);
     let rate = engine.matrix_rate()?;
     // The backward pass has two products for each of the forward pass (Chowdhery et al. 2022, "PaLM", appendix B).
     let multiply_adds =
@@ -102,6 +102,8 @@ fn time(
             "steps_per_block": per_block,
             "blocks": times.len(),
             "device_memory": device_use.map(|used| json!({ "planned": used.planned, "in_use": used.in_use })),
+            "planned_memory_bytes": opened.memory,
+            "peak_memory_bytes": peak_memory(),
             "launches": device_use.map(|used| used.launches),
             "milliseconds": { "median": median * 1e3, "minimum": times[0] * 1e3, "maximum": times[times.len() - 1] * 1e3 },
             "steps_per_second": 1.0 / median,
@@ -131,11 +133,11 @@ fn time(
             opened.name,
         ));
         ui.data(&format!(
-            "  {:.1} % of the {:.3} TFLOP/s that large {} products have here; {:.4} TFLOP a step",
+            "  {:.1} % of the {}/s that large {} products have here; {} a step",
             utilisation * 100.0,
-            2e-12 * rate.multiply_adds_per_second,
+            flops(2.0 * rate.multiply_adds_per_second),
             rate.format,
-            2e-12 * multiply_adds as f64,
+            flops(2.0 * multiply_adds as f64),
         ));
         if let Some(used) = device_use {
             ui.data(&format!(
@@ -144,6 +146,12 @@ fn time(
                 bytes(used.planned),
                 used.launches
             ));
+        }
+        if device_use.is_none() {
+            let peak = peak_memory().map_or_else(String::new, |peak| {
+                format!("; {} at the most in this process, data and program counted", bytes(peak))
+            });
+            ui.data(&format!("  {} of memory planned for a step{peak}", bytes(opened.memory)));
         }
         let known: f64 = ops.iter().map(|(_, time)| time.seconds).sum();
         let rest = ("between ops".to_owned(), OpTime { calls: 0, seconds: (whole - known).max(0.0) });
@@ -157,6 +165,12 @@ fn time(
         }
     }
     Ok(())
+}
+
+/// The median of sorted times: of an even number of them, the mean of the two in the middle.
+fn median(times: &[f64]) -> f64 {
+    let (below, above) = ((times.len() - 1) / 2, times.len() / 2);
+    times[below].midpoint(times[above])
 }
 
 /// How many different steps are timed in turn: one alone would be learned by heart, and its gradients would vanish into
@@ -178,4 +192,14 @@ fn first_steps(ready: &pipeline::Ready) -> Result<Vec<Vec<Batch>>, Failure> {
         return Err(Failure::new(Exit::Usage, "the training split has fewer examples than one step takes"));
     }
     Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_median_of_two_is_between_them() {
+        let of = |times: &[f64]| super::median(times);
+        assert_eq!((of(&[3.0]), of(&[1.0, 2.0]), of(&[1.0, 2.0, 9.0])), (3.0, 1.5, 2.0));
+        assert_eq!(of(&[1.0, 2.0, 4.0, 9.0]), 3.0);
+    }
 }

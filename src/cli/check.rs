@@ -6,20 +6,19 @@ use super::args::CheckArguments;
 use super::failure::diagnostics_document;
 use super::pipeline;
 use super::{Exit, Failure, Ui};
-use crate::diag::number::bytes;
+use crate::diag::number::{bytes, counted};
 use crate::diag::{self, Diagnostic, Severity, SourceMap};
-use crate::graph::memory::DeviceMemory;
+use crate::lint::{Again, Room};
 use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
     let outcome = pipeline::check(&arguments.manifest, arguments.device_memory);
-    let memory = outcome.as_ref().ok().and_then(|resolved| resolved.memory);
-    let again = outcome.as_ref().ok().and_then(|resolved| resolved.again.clone());
+    let room = outcome.as_ref().ok().and_then(|resolved| resolved.room.clone());
     let class_names = outcome.as_ref().map(|resolved| resolved.class_names.clone()).unwrap_or_default();
     let (exit, diagnostics, sources) = answer(outcome)?;
     let failed = count(&diagnostics, Severity::Error) > 0;
-    let fit = arguments.device_memory.filter(|_| !failed).map(|device| fits(device, memory, again));
+    let fit = arguments.device_memory.filter(|_| !failed).map(|_| fits(room.as_ref()));
     show(&diagnostics, &sources, arguments, (exit, fit.as_ref()), ui);
     if failed {
         return Ok(exit);
@@ -64,8 +63,8 @@ struct Fit {
     help: Option<&'static str>,
 }
 
-fn fits(device: u64, needed: Option<DeviceMemory>, again: Option<(String, u64)>) -> Fit {
-    let Some(needed) = needed else {
+fn fits(room: Option<&Room>) -> Fit {
+    let Some(room) = room else {
         return Fit {
             exit: Exit::Inconclusive,
             words: "whether it fits is not known without the data".to_owned(),
@@ -73,23 +72,27 @@ fn fits(device: u64, needed: Option<DeviceMemory>, again: Option<(String, u64)>)
             help: Some("put the data in its place, or declare `synthetic` data of the same shape"),
         };
     };
+    let needed = room.needed;
+    let beside = match needed.beside {
+        0 => String::new(),
+        beside => format!(", {} beside them", bytes(beside)),
+    };
     let parts = format!(
-        "{} of parameters and optimizer state, {} of activations and gradients, {} beside them",
+        "{} of parameters and optimizer state, {} of activations and gradients{beside}",
         bytes(needed.persistent),
         bytes(needed.results),
-        bytes(needed.beside)
     );
-    let fits = needed.total() <= device;
-    let verdict = if fits { "fits" } else { "does not fit" };
-    let words = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(device));
-    let (exit, again) = match again.filter(|_| !fits) {
-        None => (if fits { Exit::Done } else { Exit::No }, None),
-        Some((what, memory)) if memory > device => {
-            let text = format!("{} even when {what} are computed again", bytes(memory));
+    let verdict = if room.keeps_all() { "fits" } else { "does not fit" };
+    let words = format!("{} into {}: {verdict} ({parts})", bytes(needed.total()), bytes(room.memory));
+    let (exit, again) = match &room.again {
+        None if room.keeps_all() => (Exit::Done, None),
+        None => (Exit::No, None),
+        Some(Again { what, needed }) if *needed > room.memory => {
+            let text = format!("{} even when {what} are computed again", bytes(*needed));
             (Exit::No, Some(("Needs", text)))
         }
-        Some((what, memory)) => {
-            let text = format!("{what} are computed again, with the same bits: {} fit", bytes(memory));
+        Some(Again { what, needed }) => {
+            let text = format!("{what} are computed again, with the same bits: {} fit", bytes(*needed));
             (Exit::Done, Some(("Recomputing", text)))
         }
     };
@@ -112,8 +115,7 @@ fn answer(
 fn verdict(diagnostics: &[Diagnostic]) -> String {
     match count(diagnostics, Severity::Warning) {
         0 => "no faults".to_owned(),
-        1 => "1 warning".to_owned(),
-        more => format!("{more} warnings"),
+        more => counted(more, "warning"),
     }
 }
 

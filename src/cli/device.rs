@@ -1,14 +1,17 @@
 //! The device that a command works on: the one that the manifest's environment is for, or the one that was asked for.
 
 use super::args::Machine;
+use super::memory::{self, Fitted};
 use super::pipeline;
-use super::{Exit, Failure, Ui, memory};
+use super::{Exit, Failure, Ui};
 use crate::arithmetic::Isa;
+use crate::diag::number::counted;
 use crate::exec::backend::Backend;
 use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
 use crate::exec::cuda::dispatch::Arithmetic;
+use crate::exec::memory::on_cpu;
 use crate::exec::shards::{Exchange, Local, Sharded};
 use crate::graph::StepGraph;
 use crate::plan::{self, Guarantee, Plan};
@@ -44,6 +47,10 @@ pub fn asked(machine: &Machine) -> Result<Option<Kind>, Failure> {
         Some("cuda") => Kind::Cuda,
         Some(other) => {
             let here = format!("this build trains on: {}", here().join(", "));
+            if matches!(other.to_ascii_lowercase().as_str(), "gpu" | "nvidia" | "cuda:0" | "cuda0") {
+                let message = format!("found device `{other}`, expected one of: {}", DEVICES.join(", "));
+                return Err(Failure::new(Exit::Usage, message).help(format!("a GPU is `cuda` here; {here}")));
+            }
             return Err(pipeline::unknown_name("device", other, &DEVICES, &here));
         }
     };
@@ -152,10 +159,11 @@ pub fn alone(
     let seed = plan.run.seed;
     match kind {
         Kind::Cpu => {
-            let steps = memory::fit(steps, memory::of_cpu(environment, asked), &memory::on_cpu, ui);
-            memory::require_cpu(&steps, environment, asked)?;
-            let planned = steps.iter().map(memory::on_cpu).max().unwrap_or(0);
-            let name = format!("{} ({isa}, {} threads)", environment.cpu_name(), threads.count());
+            let needed = |step: &StepGraph| on_cpu(step).total();
+            let Fitted { steps, needed: planned, again } =
+                memory::fit(steps, memory::of_cpu(environment, asked), &needed, ui);
+            memory::require_cpu(planned, again.as_deref(), environment, asked)?;
+            let name = format!("{} ({isa}, {})", environment.cpu_name(), counted(threads.count(), "thread"));
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
             Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name, memory: planned })
         }
@@ -169,9 +177,8 @@ pub fn alone(
                 .memory_in_use()
                 .map(|(in_use, whole)| whole.saturating_sub(in_use.saturating_sub(cuda::CONTEXT)));
             let room = free.into_iter().chain(asked.device_memory).min();
-            let steps = memory::fit(steps, room, &needed, ui);
-            memory::require_asked(&steps, &needed, asked)?;
-            let planned = steps.iter().map(needed).max().unwrap_or(0);
+            let Fitted { steps, needed: planned, again } = memory::fit(steps, room, &needed, ui);
+            memory::require_asked(planned, again.as_deref(), asked)?;
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
             Ok(Opened { backend: Box::new(engine), platform, name, memory: planned })
         }

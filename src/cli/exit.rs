@@ -9,7 +9,8 @@ pub enum Exit {
     No = 1,
     /// Arguments, a manifest, or data that it names.
     Usage = 2,
-    /// This machine cannot: it does not satisfy the lock, or lacks memory, an instruction set, or room to write.
+    /// This machine cannot, or not now: it does not satisfy the lock, lacks memory, an instruction set, or room to write, or another
+    /// process works on the run. Nothing was asked that has an answer, and nothing of the manifest has to change.
     Machine = 3,
     /// A source is unavailable.
     Unavailable = 4,
@@ -30,6 +31,11 @@ impl Exit {
     pub fn code(self) -> u8 {
         self as u8
     }
+
+    /// Whether it is the answer to what was asked, be it yes or no; otherwise there was none, or not a whole one.
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::Done | Self::No | Self::Integrity | Self::NotDeterministic)
+    }
 }
 
 /// The table shown under `amp --help`. The README has the same lines, and a test meets each code.
@@ -38,7 +44,7 @@ Exit codes:
   0    done, or the same
   1    the answer is no: it differs, the lock is stale or missing, or the run diverged
   2    arguments, a path that they name, the manifest, or its data cannot be used
-  3    this machine cannot: the environment, memory, instruction set, or place to write
+  3    this machine cannot (now): environment, memory, instruction set, place to write, run in use
   4    a source is unavailable
   5    damage: bytes do not match their digest, or a lock or record is not whole
   6    two runs of one lock differ on one machine

@@ -4,6 +4,7 @@ use super::args::ExportArguments;
 use super::pipeline::folder_of;
 use super::{Exit, Failure, Ui, runs};
 use crate::diag::number::bytes as size;
+use crate::diag::number::counted;
 use crate::diag::{SourceMap, codes};
 use crate::digest::Digest;
 use crate::exec::export::{ExportFault, export};
@@ -42,7 +43,11 @@ pub fn run(arguments: &ExportArguments, ui: &Ui) -> Result<Exit, Failure> {
     } else {
         ui.status(
             "Exported",
-            &format!("{out} ({} tensors, {})", exported.tensors, size(exported.bytes.len() as u64)),
+            &format!(
+                "{out} ({}, {})",
+                counted(exported.tensors, "tensor"),
+                size(exported.bytes.len() as u64)
+            ),
         );
     }
     Ok(Exit::Done)
@@ -63,8 +68,13 @@ pub fn checkpoint(path: &Utf8Path, ui: &Ui) -> Result<(Utf8PathBuf, Vec<u8>), Fa
     }
     let bytes = Disk.read(&file).map_err(|error| {
         Failure::new(Exit::Usage, format!("the checkpoint `{file}` cannot be read: {error}"))
-            .help("name a safetensors file, or the folder of a run; `amp store ls` lists runs")
+            .help(format!("name a safetensors file, or the folder of a run: {}", runs::instead(&file)))
     })?;
+    if matches!(file.extension(), Some("kdl" | "lock")) {
+        let message =
+            format!("`{file}` is no checkpoint, expected the folder of a run or a safetensors file");
+        return Err(Failure::new(Exit::Usage, message).help(runs::instead(&file)));
+    }
     // A state of a run that goes on has more than a model.
     Ok((file, state::model_only(bytes)?))
 }
@@ -80,7 +90,8 @@ fn failure(fault: ExportFault, path: &Utf8Path, names: &str) -> Failure {
         ExportFault::Names(list) => (list, names),
     };
     let (list, names) = names;
-    let mut message = format!("{} tensors of `{path}` cannot be written as `{names}` says:", list.len());
+    let mut message =
+        format!("{} of `{path}` cannot be written as `{names}` says:", counted(list.len(), "tensor"));
     list.iter().take(LISTED).for_each(|line| message.push_str(&format!("\n  {line}")));
     if list.len() > LISTED {
         message.push_str(&format!("\n  and {} more", list.len() - LISTED));

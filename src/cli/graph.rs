@@ -6,8 +6,8 @@ use super::{Exit, Failure, Ui};
 use crate::autodiff::Compiled;
 use crate::diag::nearest;
 use crate::graph::picture::Picture;
-use crate::graph::{PreciseGraph, print};
-use crate::plan::Plan;
+use crate::graph::print;
+use crate::plan::{Phase, Plan};
 use crate::precision;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -28,7 +28,8 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
     let compiled = &ready.compiled;
     if let Some(layer) = &arguments.why {
         require_layer(compiled, layer)?;
-        let text = each_policy(compiled, &ready.resolved.plan, |precise| precision::why(precise, layer));
+        let text =
+            each_policy(compiled, &ready.resolved.plan, |stages| precision::why(&stages.precise, layer));
         if ui.json {
             ui.document(&json!({ "schema": "amp.why/1", "layer": layer, "text": text }));
         } else {
@@ -42,10 +43,14 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let (text, document): (String, Value) = match arguments.stage {
         Stage::Graph => (print::graph_text(&compiled.graph), print::graph_json(&compiled.graph)),
-        Stage::Step => (print::step_text(&compiled.step), print::step_json(&compiled.step)),
+        Stage::Step => {
+            let text = each_policy(compiled, &ready.resolved.plan, |stages| print::step_text(&stages.step));
+            (text, with_later(compiled, &ready.resolved.plan, |stages| print::step_json(&stages.step)))
+        }
         Stage::Precision | Stage::Plan => {
-            let text = each_policy(compiled, &ready.resolved.plan, print::precise_text);
-            (text, print::precise_json(&compiled.precise))
+            let text =
+                each_policy(compiled, &ready.resolved.plan, |stages| print::precise_text(&stages.precise));
+            (text, with_later(compiled, &ready.resolved.plan, |stages| print::precise_json(&stages.precise)))
         }
     };
     if ui.json {
@@ -57,7 +62,7 @@ pub fn run(arguments: &GraphArguments, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 /// What is to be said of each policy of the run, under a line that names it where there are several.
-fn each_policy(compiled: &Compiled, plan: &Plan, say: impl Fn(&PreciseGraph) -> String) -> String {
+fn each_policy(compiled: &Compiled, plan: &Plan, say: impl Fn(&Compiled) -> String) -> String {
     let mut text = String::new();
     for (phase, compiled) in compiled.phases().enumerate() {
         if !plan.phases.is_empty() {
@@ -65,9 +70,19 @@ fn each_policy(compiled: &Compiled, plan: &Plan, say: impl Fn(&PreciseGraph) -> 
             let when = when.map_or_else(|| "at first".to_owned(), |phase| phase.when.text());
             text += &format!("{when}: {}\n", plan.policy_in(phase).name);
         }
-        text += &say(&compiled.precise);
+        text += &say(compiled);
     }
     text
+}
+
+/// The document of the first policy, with those of later ones in it where there are any.
+fn with_later(compiled: &Compiled, plan: &Plan, say: impl Fn(&Compiled) -> Value) -> Value {
+    let mut document = say(compiled);
+    if !plan.phases.is_empty() {
+        let one = |(later, phase): (&Compiled, &Phase)| json!({ "when": phase.when.text(), "policy": phase.policy.name, "stage": say(later) });
+        document["later"] = compiled.later.iter().zip(&plan.phases).map(one).collect();
+    }
+    document
 }
 
 /// The forward pass as a picture.

@@ -17,6 +17,7 @@ use super::pipeline::{file_failure, relative_to};
 use super::{Exit, Failure, Ui};
 use crate::data::look::{self, Look};
 use crate::data::spec::Fit;
+use crate::diag::number::counted;
 use crate::store::write_file;
 use crate::world::Disk;
 use crate::{stdlib, syntax};
@@ -141,7 +142,8 @@ fn own_text(
 ) -> Result<Value, Failure> {
     let found = look::look_at_text(data, &Disk).map_err(file_failure)?;
     if found.characters < SHORTEST {
-        let message = format!("`{data}` has {} characters, expected {SHORTEST} or more", found.characters);
+        let message =
+            format!("`{data}` has {}, expected {SHORTEST} or more", counted(found.characters, "character"));
         return Err(Failure::new(Exit::Usage, message).help("give a longer text"));
     }
     if !arguments.shape.is_empty() {
@@ -201,7 +203,10 @@ fn own_data(
     let text = canonical(&write::manifest(kind, &files, &look, &shape), data)?;
     write_file(manifest, text.as_bytes())?;
     if !ui.json {
-        ui.status("Read", &format!("{data}: {} examples of shape {:?}", look.examples, look.shape));
+        ui.status(
+            "Read",
+            &format!("{data}: {} of shape {:?}", counted(look.examples, "example"), look.shape),
+        );
         look.notes.iter().for_each(|note| ui.status("Assumed", note));
     }
     Ok(json!({

@@ -2,7 +2,7 @@
 
 use super::args::LockArguments;
 use super::lockfile::{self, side};
-use super::pipeline::{self, Ready};
+use super::pipeline::{self, Ready, Resolved};
 use super::{Exit, Failure, Ui};
 use crate::diag::Diagnostic;
 use crate::lock::{self, Dropped, Lock, Stale};
@@ -104,13 +104,21 @@ fn check(ready: &Ready, ui: &Ui) -> Exit {
         ui.error(code, &message, Some("run `amp lock` to update it"));
         answer = stale_check(ready, text, &stale);
     }
+    answer.findings.extend(advice(ready));
     ui.findings(&Findings { command: ui.command.to_owned(), checks: vec![answer] }, exit);
     exit
 }
 
+/// What the compiler advises on the manifest, at its places: an answer for a pipeline has what the log has.
+fn advice(ready: &Ready) -> impl Iterator<Item = Finding> {
+    let Resolved { warnings, sources, .. } = &ready.resolved;
+    warnings.iter().map(|warning| Finding::of_diagnostic(warning, sources))
+}
+
 fn missing(ready: &Ready, message: &str, ui: &Ui) -> Findings {
     let finding = Finding::new(Rule::Code(lock::MISSING), Level::Error, message).help("amp lock");
-    let check = Check::new(ready.lock_path.as_str(), Outcome::Failed).with(finding);
+    let mut check = Check::new(ready.lock_path.as_str(), Outcome::Failed).with(finding);
+    check.findings.extend(advice(ready));
     Findings { command: ui.command.to_owned(), checks: vec![check] }
 }
 

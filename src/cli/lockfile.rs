@@ -7,6 +7,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::pipeline::folder_of;
 use super::ui::Ui;
+use crate::diag::number::counted;
 use crate::diag::{self, Diagnostic, SourceMap};
 use crate::digest::Digest;
 use crate::lock::{self, Dropped, Lock, Stale};
@@ -149,8 +150,10 @@ pub fn warn_dropped(ui: &Ui, dropped: &[Dropped], run_id: &Digest, would: bool) 
     let verb = if would { "would be dropped" } else { "are dropped" };
     for lost in dropped {
         let what = lost.result.as_ref().map_or_else(
-            || format!("{} evaluations without a result", lost.evaluations),
-            |result| format!("{} steps, chain {}, of run id {}", result.steps, result.chain, result.run),
+            || format!("{} without a result", counted(lost.evaluations, "evaluation")),
+            |result| {
+                format!("{}, chain {}, of run id {}", counted(result.steps, "step"), result.chain, result.run)
+            },
         );
         ui.warning(&format!(
             "the results that the lock recorded of platform `{}` {verb}: {what}; the lock is now of run id {run_id}. \

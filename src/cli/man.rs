@@ -5,6 +5,7 @@
 use super::args::{Arguments, ManArguments};
 use super::{Exit, Failure, Ui, exit};
 use crate::diag::nearest;
+use crate::diag::number::counted;
 use crate::store::write_file;
 use clap::{Command, CommandFactory as _};
 use serde_json::json;
@@ -22,7 +23,7 @@ pub fn run(arguments: &ManArguments, ui: &Ui) -> Result<Exit, Failure> {
         if ui.json {
             ui.document(&json!({ "schema": "amp.man/1", "written": written, "name": null, "text": null }));
         } else {
-            ui.status("Wrote", &format!("{} pages into {folder}", written.len()));
+            ui.status("Wrote", &format!("{} into {folder}", counted(written.len(), "page")));
         }
         return Ok(Exit::Done);
     }

@@ -6,17 +6,8 @@ use crate::autodiff::recompute::{self, Recomputed};
 use crate::diag::codes;
 use crate::diag::number::bytes;
 use crate::exec::fault::ExecFault;
-use crate::graph::memory::training_arena;
-use crate::graph::{Role, StepGraph};
+use crate::graph::StepGraph;
 use crate::probe::{Environment, MemoryLimit};
-
-/// Bytes of persistent values and of the results of one step on the CPU, which holds every format in four bytes.
-pub fn on_cpu(step: &StepGraph) -> u64 {
-    let persistent = step.values.iter().filter(|value| !matches!(value.role, Role::Result));
-    let elements = persistent.map(|value| value.elements() as u64).fold(0, u64::saturating_add);
-    let results = training_arena(step).elements as u64;
-    elements.saturating_add(results).saturating_mul(4)
-}
 
 /// What a run on the CPU may take: the least of the machine's memory, the limit of the process, and what was asked for.
 pub fn of_cpu(environment: &Environment, asked: &Machine) -> Option<u64> {
@@ -24,64 +15,81 @@ pub fn of_cpu(environment: &Environment, asked: &Machine) -> Option<u64> {
     [environment.memory_bytes, limit, asked.device_memory].into_iter().flatten().min()
 }
 
-/// Refuses steps that need more than the CPU has for them.
+/// Refuses a run whose steps need more than the CPU has for them, even when results are computed `again`.
 ///
 /// # Errors
 /// AMP0708 with what is in the way.
-pub fn require_cpu(steps: &[StepGraph], environment: &Environment, asked: &Machine) -> Result<(), ExecFault> {
-    let needed = steps.iter().map(on_cpu).max().unwrap_or(0);
+pub fn require_cpu(
+    needed: u64,
+    again: Option<&str>,
+    environment: &Environment,
+    asked: &Machine,
+) -> Result<(), ExecFault> {
     if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
-        return Err(ExecFault::memory(&bytes(needed), &bytes(found)));
+        return Err(refused(needed, again, "this machine has", found, ""));
     }
     if let Some(limit) = MemoryLimit::probe().filter(|limit| needed > limit.bytes) {
         let raise = limit.raise.map_or_else(String::new, |raise| format!(", or raise the limit: {raise}"));
-        return Err(refused(needed, limit.by, limit.bytes, &raise));
+        return Err(refused(needed, again, &format!("{} leaves", limit.by), limit.bytes, &raise));
     }
-    require_asked(steps, &on_cpu, asked)
+    require_asked(needed, again, asked)
 }
 
-/// Refuses steps that need more than was asked for.
+/// Refuses a run whose steps need more than was asked for.
 ///
 /// # Errors
 /// AMP0708.
-pub fn require_asked(
-    steps: &[StepGraph],
-    memory: &dyn Fn(&StepGraph) -> u64,
-    asked: &Machine,
-) -> Result<(), ExecFault> {
-    let Some(asked) = asked.device_memory else { return Ok(()) };
-    let needed = steps.iter().map(memory).max().unwrap_or(0);
-    if needed > asked { Err(refused(needed, "`--device-memory`", asked, "")) } else { Ok(()) }
+pub fn require_asked(needed: u64, again: Option<&str>, asked: &Machine) -> Result<(), ExecFault> {
+    match asked.device_memory {
+        Some(found) if needed > found => {
+            Err(refused(needed, again, "`--device-memory` leaves", found, ", or give it more"))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn refused(needed: u64, by: &str, found: u64, raise: &str) -> ExecFault {
-    let message = format!("the run needs {} of memory, and {by} leaves {}", bytes(needed), bytes(found));
+fn refused(needed: u64, again: Option<&str>, by: &str, found: u64, raise: &str) -> ExecFault {
+    let again = again.unwrap_or("nothing can be computed again to save some");
+    let message = format!("the run needs {} of memory, and {by} {}: {again}", bytes(needed), bytes(found));
     let help = format!("make the model or `data batch` smaller{raise}; `amp graph` shows every size");
     ExecFault::new(codes::RUN_MEMORY, message).help(help)
 }
 
+/// Steps as they fit, or as near to it as they come.
+pub struct Fitted {
+    /// The steps.
+    pub steps: Vec<StepGraph>,
+    /// Bytes that the largest needs.
+    pub needed: u64,
+    /// What the largest computes again, for a sentence.
+    pub again: Option<String>,
+}
+
 /// The steps as they fit into `room` bytes by the measure `memory`: those that need more compute results of the forward pass again,
 /// which a person is told. A step that does not fit even so comes back with the least that it can need.
-pub fn fit(
-    steps: Vec<StepGraph>,
-    room: Option<u64>,
-    memory: &dyn Fn(&StepGraph) -> u64,
-    ui: &Ui,
-) -> Vec<StepGraph> {
-    let Some(room) = room else { return steps };
+pub fn fit(steps: Vec<StepGraph>, room: Option<u64>, memory: &dyn Fn(&StepGraph) -> u64, ui: &Ui) -> Fitted {
+    let room = room.unwrap_or(u64::MAX);
+    let mut fitted = Fitted { steps: Vec::with_capacity(steps.len()), needed: 0, again: None };
     let mut told = false;
-    let fitted = steps.into_iter().map(|step| {
-        let needed = memory(&step);
-        if needed <= room {
-            return step;
+    for step in steps {
+        let kept = memory(&step);
+        let made = if kept > room { recompute::fit(&step, memory, room) } else { None };
+        let needed = made.as_ref().map_or(kept, |made| made.memory);
+        if needed > fitted.needed {
+            fitted.needed = needed;
+            fitted.again = made.as_ref().map(|made| {
+                let what = made.what(&step);
+                format!("that is with {what} computed again; it would be {} without", bytes(kept))
+            });
         }
-        let Some(made) = recompute::fit(&step, memory, room) else { return step };
-        if !std::mem::replace(&mut told, true) && made.memory <= room {
-            ui.status("Recomputing", &sentence(&step, needed, room, &made));
+        if let Some(made) = made.as_ref().filter(|made| made.memory <= room)
+            && !std::mem::replace(&mut told, true)
+        {
+            ui.status("Recomputing", &sentence(&step, kept, room, made));
         }
-        made.step
-    });
-    fitted.collect()
+        fitted.steps.push(made.map_or(step, |made| made.step));
+    }
+    fitted
 }
 
 /// What is computed again, why, and what it costs.

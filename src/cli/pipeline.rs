@@ -11,15 +11,12 @@ use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
 use crate::exec::cpu::threads::Threads;
-use crate::exec::cuda;
-use crate::exec::cuda::dispatch::Arithmetic;
 use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
-use crate::exec::places;
 use crate::exec::session::{self, Length};
-use crate::graph::memory::DeviceMemory;
+use crate::exec::{memory, places};
 use crate::graph::{Example, StepGraph};
-use crate::lint;
+use crate::lint::{self, Room};
 use crate::lock::{self, Lock};
 use crate::plan::{Device, Plan};
 use crate::resolve;
@@ -39,10 +36,8 @@ pub struct Resolved {
     pub sources: SourceMap,
     /// What a person should look at.
     pub warnings: Vec<Diagnostic>,
-    /// The memory that it needs on a CUDA device, where its data is known.
-    pub memory: Option<DeviceMemory>,
-    /// What is computed again on a device with too little memory, in words, and the bytes that are needed then.
-    pub again: Option<(String, u64)>,
+    /// How its steps fit into the device, where one is named and the data is known.
+    pub room: Option<Room>,
     /// The names of the classes, where folders of pictures give them.
     pub class_names: Vec<String>,
 }
@@ -57,14 +52,9 @@ fn resolve_in(manifest: &Utf8Path, world: &dyn World) -> Result<Resolved, Failur
     let mut sources = SourceMap::default();
     let (plan, diagnostics) = resolve::resolve_text(manifest, &text, world, &mut sources);
     match plan {
-        Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => Ok(Resolved {
-            plan,
-            sources,
-            warnings: diagnostics,
-            memory: None,
-            again: None,
-            class_names: Vec::new(),
-        }),
+        Some(plan) if diagnostics.iter().all(|fault| fault.severity == Severity::Warning) => {
+            Ok(Resolved { plan, sources, warnings: diagnostics, room: None, class_names: Vec::new() })
+        }
         _ => Err(Failure::Manifest { diagnostics, sources }),
     }
 }
@@ -91,10 +81,10 @@ pub fn check_in(
     let mut resolved = resolve_in(manifest, world)?;
     if let Some(memory_bytes) = device_memory {
         let named = resolved.plan.environment.device.take();
-        // Volta and later have what is asked of a device that nobody named.
+        // Hopper has what is asked of a device that nobody named.
         let capability = named.map_or((9, 0), |device| device.capability);
-        resolved.plan.environment.device =
-            Some(Device { name: "device".to_owned(), memory_bytes, capability });
+        let name = if resolved.plan.environment.target == "cuda" { "device" } else { "CPU" };
+        resolved.plan.environment.device = Some(Device { name: name.to_owned(), memory_bytes, capability });
     }
     let Ok(store) = Store::open_read_only(root) else { return Ok(resolved) };
     match data::prepare_known(&resolved.plan.data, folder_of(manifest), world, &store) {
@@ -115,12 +105,6 @@ pub fn check_in(
                     Ok(length) => length,
                     Err(failure) => return Err(failure.with(resolved.sources)),
                 };
-                if let Some(room) = device_memory {
-                    let arithmetic = Arithmetic::of(resolved.plan.run.guarantee);
-                    let needed = |step: &StepGraph| cuda::needed(step, arithmetic);
-                    resolved.memory = Some(needed(&compiled.step));
-                    resolved.again = again(&compiled.step, &needed, room);
-                }
                 resolved.class_names = prepared.class_names().to_vec();
                 advise(&mut resolved, &prepared, &compiled, length);
             }
@@ -134,15 +118,6 @@ pub fn check_in(
         Err(faults) => return Err(data_failure(faults, &resolved)),
     }
     Ok(resolved)
-}
-
-/// What is computed again on a device with too little memory, in words, and the bytes that are needed then.
-fn again(step: &StepGraph, needed: &dyn Fn(&StepGraph) -> DeviceMemory, room: u64) -> Option<(String, u64)> {
-    if needed(step).total() <= room {
-        return None;
-    }
-    let made = autodiff::recompute::fit(step, &|step| needed(step).total(), room)?;
-    Some((made.what(step), made.memory))
 }
 
 /// The lock of a manifest in any world, for tests; its data is not kept.
@@ -290,9 +265,9 @@ fn ready_with(
         values
     });
     // Advice may compile for other batches, so it is sought only where it is shown.
-    if !ui.quiet && !ui.json {
+    if !ui.json && (!ui.quiet || ui.for_pipeline()) {
         advise(&mut resolved, &prepared, &compiled, length);
-        if !resolved.warnings.is_empty() {
+        if !ui.quiet && !resolved.warnings.is_empty() {
             ui.error_text(&crate::diag::render_text(&resolved.warnings, &resolved.sources, ui.color));
         }
     }
@@ -341,8 +316,11 @@ fn advise(resolved: &mut Resolved, prepared: &Prepared, compiled: &Compiled, len
     if let Some(example) = Example::of_prepared(&resolved.plan.data, prepared) {
         let evaluation = prepared.split("test").is_some();
         let (plan, steps) = (&resolved.plan, Some(length.steps));
-        let memory = |step: &StepGraph| cuda::needed(step, Arithmetic::of(plan.run.guarantee));
-        warnings.extend(lint::advise(plan, &example, compiled, steps, evaluation, &memory));
+        let memory = memory::of_plan(plan);
+        let device = plan.environment.device.as_ref();
+        resolved.room = device.map(|device| Room::of(compiled, &memory, device.memory_bytes));
+        let room = resolved.room.as_ref();
+        warnings.extend(lint::advise(plan, &example, compiled, steps, evaluation, &memory, room));
     }
     resolved.warnings = lint::without_allowed(warnings, &resolved.plan.allow);
 }
@@ -523,13 +501,13 @@ pub fn unknown_name(what: &str, found: &str, known: &[&str], here: &str) -> Fail
 }
 
 /// The exit code of a fault of data, run or store: 4 for a source that is not there, 5 for bytes that are not what they
-/// were, 3 for what this machine cannot do or write, 1 for a run that diverged, 2 for arguments, the manifest and its data.
+/// were, 3 for what this machine cannot do or write, or not while another process does, 1 for a run that diverged, 2 for arguments, the manifest and its data.
 fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=710 | 717 | 760..=763 => Exit::Machine,
-        701 | 702 | 711 | 713 | 714 => Exit::No,
+        705..=711 | 717 | 760..=763 => Exit::Machine,
+        701 | 702 | 713 | 714 => Exit::No,
         712 | 718 => Exit::Integrity,
         _ => Exit::Usage,
     }

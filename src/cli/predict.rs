@@ -13,6 +13,10 @@ use crate::probe::Environment;
 use crate::store::write_file;
 use serde_json::json;
 
+/// What is said where scales of FP8 are others than those of the run.
+const BY_ITSELF: &str = "the policy delays the scales of FP8, and a checkpoint of parameters has no histories: each tensor is scaled \
+                         by its own greatest magnitude, so answers can differ a little from the run's own evaluation";
+
 /// Runs the command: the parameters are those of a checkpoint, or those that training would begin with.
 pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
     let out = &arguments.out;
@@ -32,8 +36,8 @@ pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
     let environment = Environment::probe();
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
-    let steps = vec![answering(&ready)?];
-    let mut opened = device::open(kind, plan, steps, &arguments.machine, &environment, ui)?;
+    let (step, by_itself) = answering(&ready)?;
+    let mut opened = device::open(kind, plan, vec![step], &arguments.machine, &environment, ui)?;
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let threads = opened.backend.threads().clone();
     let split = ready.prepared.split(&name).ok_or_else(|| no_split(&ready.prepared, &name))?;
@@ -50,23 +54,27 @@ pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
             "out": out.as_str(),
             "shape": shape,
             "digest": Digest::of_bytes(&bytes).to_string(),
+            "fp8_scaling": by_itself.then_some("current"),
         }));
     } else {
+        if by_itself {
+            ui.status("Note", BY_ITSELF);
+        }
         ui.status("Predicted", &format!("{out}: `predictions` {shape:?} of `{name}`"));
     }
     Ok(Exit::Done)
 }
 
 /// The step graph that answers: of the policy that the run ends with, where no step is skipped. A file of parameters has no histories
-/// of magnitudes, so that tensors of FP8 are scaled by themselves.
-fn answering(ready: &pipeline::Ready) -> Result<StepGraph, Failure> {
+/// of magnitudes, so that tensors of FP8 are scaled by themselves where the policy delays their scales: then true.
+fn answering(ready: &pipeline::Ready) -> Result<(StepGraph, bool), Failure> {
     let plan = &ready.resolved.plan;
     let phase = plan.phase_of(ready.length.steps.saturating_sub(1), 0, 0);
     let delayed = plan.policy_in(phase).eight.as_ref().is_some_and(|eight| eight.recipe.history > 0);
     let example = Example::of_prepared(&plan.data, &ready.prepared).filter(|_| delayed);
     let Some(example) = example else {
         let compiled = ready.compiled.phases().nth(phase).unwrap_or(&ready.compiled);
-        return Ok(compiled.step.clone());
+        return Ok((compiled.step.clone(), false));
     };
     let mut plan = plan.in_phase(phase);
     plan.phases.clear();
@@ -76,7 +84,7 @@ fn answering(ready: &pipeline::Ready) -> Result<StepGraph, Failure> {
     let compiled = autodiff::compile(&plan, plan.data.batch, &example.features, example.labels);
     let compiled =
         compiled.map_err(|diagnostics| Failure::Manifest { diagnostics, sources: SourceMap::default() })?;
-    Ok(compiled.step)
+    Ok((compiled.step, true))
 }
 
 /// The split that is asked for; without a wish `test`, where there is one, and all of the data otherwise.

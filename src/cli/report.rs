@@ -100,7 +100,13 @@ fn read(path: &Utf8Path, ui: &Ui) -> Result<Named, Failure> {
 /// Reads the answer of `amp verify --json`, which must be about this run.
 fn verdict(path: &Utf8Path, record: &Record) -> Result<Verified, Failure> {
     let help = "`amp verify RECORD --json > verdict.json` writes one";
-    let text = pipeline::read_text(path)?;
+    let text = Disk.read(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Failure::new(Exit::Usage, format!("there is no verdict at `{path}`")).help(help)
+        }
+        _ => Failure::new(Exit::Usage, format!("the verdict `{path}` cannot be read: {error}")).help(help),
+    })?;
+    let text = String::from_utf8_lossy(&text);
     let document: Option<Value> = serde_json::from_str(&text).ok();
     let Some(verified) = document.as_ref().and_then(Verified::read) else {
         let message = format!("`{path}` is no answer of `amp verify --json`");

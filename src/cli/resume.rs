@@ -4,7 +4,7 @@
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::runs::rule_of;
+use super::runs::{self, rule_of};
 use super::ui::Ui;
 use super::watcher::{Lines, Written};
 use crate::diag::{Diagnostic, SourceMap, codes};
@@ -66,7 +66,7 @@ pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found,
     };
     let Some(held) = store.hold_run(&folder)? else {
         let message = format!("another process works on the run `{}`", folder.path);
-        return Err(Failure::new(Exit::No, message)
+        return Err(Failure::new(Exit::Machine, message)
             .code(codes::RUN_IN_USE)
             .help("wait for it or stop it; `amp run` without `--resume` begins a run of its own"));
     };
@@ -74,11 +74,8 @@ pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found,
     let text = Disk.read(&path).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut sources = SourceMap::default();
     let file = sources.add(path.as_str(), String::from_utf8_lossy(&text).as_ref());
-    let resumable = record::resumable(file, &text, is_state).map_err(|fault| Failure::Faults {
-        exit: Exit::Integrity,
-        diagnostics: vec![*fault],
-        sources,
-    })?;
+    let resumable =
+        record::resumable(file, &text, is_state).map_err(|fault| runs::damaged(*fault, &path, sources))?;
     if let Some(damage) = &resumable.damage {
         let message = format!("`{path}` is damaged: {}; what follows is done again", damage.message);
         warn(ui, Diagnostic::warning(damage.code, message));

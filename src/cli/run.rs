@@ -9,6 +9,7 @@ use super::resume::{self, Found};
 use super::watcher::{Lines, Watcher, Written};
 use super::{Exit, Failure, Ui, lockfile, workers};
 use crate::diag::codes;
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
 use crate::exec::checkpoint;
@@ -43,6 +44,7 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
             .help("a run leaves a record; choose another place with `--store`"));
     }
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
+    require_probes(&arguments.probe, ready.length.steps)?;
     let settled = settle_lock(arguments, &ready, ui)?;
     let found = match &arguments.resume {
         Some(asked) => resume::find(&store, &settled.lock, asked, ui)?,
@@ -72,12 +74,15 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     };
     let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
     let mut started_with = unhashed(&environment, arguments, &threads, &isa);
-    ui.status("Training", &format!("{} steps on {}", ready.length.steps, opened.name));
+    ui.status("Training", &format!("{} on {}", counted(ready.length.steps, "step"), opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     started_with.extend(planned(&ready, opened.memory));
     started_with.insert("seconds_before".to_owned(), json!(watch.seconds()));
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
     let (folder, from) = (start.written.folder.clone(), start.from);
+    if let Some(done) = arguments.probe.iter().find(|probe| **probe <= from) {
+        ui.warning(&format!("`--probe` asks for step {done}, which was done before: it is not probed"));
+    }
     let outcome = train(&ready, start, &mut *opened.backend, stop, &arguments.probe, ui);
     let mut closed = close(&ready, arguments, &mut *opened.backend, &folder, outcome)?;
     closed.resumed = (from > 0).then_some(from);
@@ -171,6 +176,14 @@ fn write_lock(ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
     lockfile::warn_dropped(ui, &dropped, &wanted.header.id, false);
     ui.status("Locked", &format!("{path} {}", wanted.header.id));
     Ok(Settled { lock: wanted, dropped })
+}
+
+/// Refuses to look at a step that the run does not have: it would be known only after the run.
+fn require_probes(probes: &[u64], steps: u64) -> Result<(), Failure> {
+    let Some(beyond) = probes.iter().find(|probe| **probe > steps) else { return Ok(()) };
+    let message = format!("`--probe` asks for step {beyond}, and the run has {}", counted(steps, "step"));
+    Err(Failure::new(Exit::Usage, message)
+        .help(format!("steps are counted from 1: the last is `--probe={steps}`")))
 }
 
 /// Refuses a machine that does not satisfy the plan's environment.
@@ -425,7 +438,7 @@ fn conclude(
     let path = &ready.lock_path;
     let record = folder.path.join(RECORD);
     let seconds = watch.seconds();
-    let done = format!("{record} ({} steps, {seconds:.1} s)", closed.result.steps);
+    let done = format!("{record} ({}, {seconds:.1} s)", counted(closed.result.steps, "step"));
     let recording = arguments.record && closed.interrupted.is_none();
     let before = if recording {
         let results = Results { platform, result: &closed.result, evaluations: &closed.evaluations };
@@ -446,6 +459,7 @@ fn conclude(
         (None, Some(_)) if !recording => Exit::No,
         _ => Exit::Done,
     };
+    warn_skipped(&ready.resolved.plan, &closed, ui);
     if ui.json {
         let document = document(ready, &settled, &closed, before.as_ref(), recording);
         ui.document(&with_record(document, &record, seconds));
@@ -476,6 +490,32 @@ fn conclude(
     ui.data(&format!("chain      {}", closed.result.chain));
     ui.data(&format!("parameters {}", closed.result.parameters));
     Ok(exit)
+}
+
+/// Tells a run that went through its steps and left out the update of most: its scale did not find a place, or has none.
+fn warn_skipped(plan: &plan::Plan, closed: &Closed, ui: &Ui) {
+    let (steps, skipped) = (closed.result.steps, closed.skipped);
+    if skipped * 2 <= steps {
+        return;
+    }
+    let left = match skipped == steps {
+        true => "the parameters are those that training began with",
+        false => "their updates are left out",
+    };
+    let what = format!("{skipped} of {} were skipped: {left}", counted(steps, "step"));
+    let scaled = (0..=plan.phases.len()).map(|phase| plan.scaler_in(phase));
+    let change = match scaled.into_iter().find(|scaler| !matches!(scaler, plan::Scaler::None)) {
+        Some(plan::Scaler::Static { scale, .. }) => {
+            format!(
+                "a static scale of {scale} stays where it is: take `scaler \"dynamic\"`, or a smaller `scale`"
+            )
+        }
+        _ => "train longer, or begin with a smaller scale (`init`)".to_owned(),
+    };
+    let help = format!(
+        "{change}; the notes of the record name the first value that is not finite, and `max-skips` ends such a run early"
+    );
+    ui.warning_with(codes::RUN_SKIPPED, &what, &help);
 }
 
 /// The answer for programs, but for where the record is and how long it took.

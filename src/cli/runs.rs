@@ -12,7 +12,7 @@ use crate::exec::keep::{is_state, kept_of};
 use crate::lock::{self, Lock};
 use crate::plan::{self, Every};
 use crate::record::{self, Ending, Record};
-use crate::store::{self, RECORD, STATES, StoreError};
+use crate::store::{self, RECORD, STATES, Store, StoreError};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -31,12 +31,42 @@ pub fn record_path(path: &Utf8Path) -> Option<Utf8PathBuf> {
 /// A path of another kind, such as a manifest or a lock.
 pub fn required_path(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
     record_path(path).ok_or_else(|| {
-        Failure::new(
-            Exit::Usage,
-            format!("`{path}` is no record, expected the folder of a run or its `{RECORD}`"),
-        )
-        .help("`amp run` writes one; `amp store ls` lists those that are there")
+        let is = if Disk.stamp(path).is_some() { "is no record" } else { "is not there" };
+        let message = format!("`{path}` {is}, expected the folder of a run or its `{RECORD}`");
+        Failure::new(Exit::Usage, message).help(instead(path))
     })
+}
+
+/// What to name instead of a path that is no record: the latest run of the lock that it is, or that lies beside it.
+pub fn instead(path: &Utf8Path) -> String {
+    let folder = if Disk.is_folder(path) { path } else { super::pipeline::folder_of(path) };
+    let locks = [path.to_owned(), path.with_extension("lock"), folder.join("manifest.lock")];
+    let lock = locks.into_iter().find_map(|lock| Some((lockfile::read(&lock).ok()??.1, lock)));
+    match lock {
+        Some((locked, lock)) => match latest(folder, &locked) {
+            Some(run) => format!("the latest run of `{}` is `{}`: name that", shown(&lock), shown(&run)),
+            None => format!(
+                "no run of `{}` is in `{}`: `amp run` makes one",
+                shown(&lock),
+                shown(&folder.join(".amp"))
+            ),
+        },
+        None if Disk.is_folder(&path.join("runs")) => {
+            format!("it is a store: `amp store ls --store {path}` lists its runs")
+        }
+        None => "`amp run` writes one; `amp store ls` lists those that are there".to_owned(),
+    }
+}
+
+/// The latest run of a lock in the store of a folder.
+fn latest(folder: &Utf8Path, locked: &Lock) -> Option<Utf8PathBuf> {
+    let store = Store::open_read_only(&folder.join(".amp")).ok()?;
+    Some(store.runs(&locked.header.id).ok()?.pop()?.path)
+}
+
+/// A path as a person types it.
+fn shown(path: &Utf8Path) -> &Utf8Path {
+    path.strip_prefix(".").unwrap_or(path)
 }
 
 /// A record that was read, and what is to be said of it.
@@ -78,8 +108,16 @@ pub fn read_record(path: &Utf8Path) -> Result<Read, Failure> {
             }
             Ok(Read { record, warnings, sources })
         }
-        Err(fault) => Err(Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources }),
+        Err(fault) => Err(damaged(fault, path, sources)),
     }
+}
+
+/// A record that is none: the fault names the file, be it at its place or in its words.
+pub fn damaged(mut fault: Diagnostic, path: &Utf8Path, sources: SourceMap) -> Failure {
+    if fault.labels.is_empty() {
+        fault.message = named_text(&fault.message, path);
+    }
+    Failure::Faults { exit: Exit::Integrity, diagnostics: vec![fault], sources }
 }
 
 /// A record that is not there, or that cannot be read.
@@ -89,8 +127,8 @@ fn unreadable(path: &Utf8Path, error: &std::io::Error) -> Failure {
     }
     let folder = super::pipeline::folder_of(path);
     let lock = folder.join("manifest.lock");
-    let help = if Disk.read(&lock).is_ok() {
-        format!("the folder holds a lock; for that, name `{lock}`")
+    let help = if Disk.read(&lock).is_ok() || Disk.is_folder(&folder.join("runs")) {
+        instead(folder)
     } else {
         "`amp store ls` lists the runs that are there; a run that is not, `amp run` does again with the same bits"
             .to_owned()

@@ -5,6 +5,7 @@ use super::args::{Machine, VerifyArguments};
 use super::device;
 use super::repeat;
 use super::{Exit, Failure, Ui, runs};
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::exec::backend::Backend;
 use crate::exec::clock::Stopwatch;
@@ -34,8 +35,8 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let chosen = choose(&all, count, arguments.seed);
     if chosen.len() < count {
         ui.warning(&format!(
-            "there are {} segments to choose from, and {count} were asked for",
-            chosen.len()
+            "{count} segments were asked for, and the run has {} to choose from",
+            counted(chosen.len(), "segment")
         ));
     }
     let repeated = repeat_all(&again, &chosen, &arguments.machine, &stop, ui)?;
@@ -68,7 +69,7 @@ fn repeat_all(
     let workers = again.engines(threads.min(chosen.len())).max(1);
     let each = u16::try_from((threads / workers).max(1)).unwrap_or(u16::MAX);
     let share = Machine { threads: Some(each), ..machine.clone() };
-    ui.status("Repeating", &format!("{} segments, {workers} at a time", chosen.len()));
+    ui.status("Repeating", &format!("{}, {workers} at a time", counted(chosen.len(), "segment")));
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..workers {

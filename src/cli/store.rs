@@ -2,6 +2,7 @@
 
 use super::args::{StoreArguments, StoreCommand, StorePlace};
 use super::{Exit, Failure, Ui, runs};
+use crate::diag::number::counted;
 use crate::report::number::bytes;
 use crate::store::{Entry, EntryKind, Store};
 use serde_json::json;
@@ -34,7 +35,10 @@ fn list(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
         ui.data(&entry_text(entry));
     }
     let total: u64 = entries.iter().map(|entry| entry.bytes).sum();
-    ui.status("Listed", &format!("{} entries, {} in {}", entries.len(), bytes(total), store.root()));
+    ui.status(
+        "Listed",
+        &format!("{}, {} in {}", counted(entries.len(), "entry"), bytes(total), store.root()),
+    );
     Ok(Exit::Done)
 }
 
@@ -63,7 +67,7 @@ fn verify(store: &Store, ui: &Ui) -> Result<Exit, Failure> {
         for warning in &warnings {
             ui.warning(warning);
         }
-        ui.status("Compared", &format!("{compared} files with their digests"));
+        ui.status("Compared", &format!("{} with their digests", counted(compared, "file")));
     }
     Ok(match (faults.is_empty(), compared) {
         (false, _) => Exit::Integrity,

@@ -79,7 +79,7 @@ impl Ui {
                 }
             }
             MessageFormat::Junit => self.data(&junit(findings)),
-            MessageFormat::Sarif => self.document(&sarif(findings, exit.code())),
+            MessageFormat::Sarif => self.document(&sarif(findings, exit.code(), exit.is_answer())),
         }
     }
 
@@ -131,7 +131,7 @@ impl Ui {
         for file in &self.files {
             let text = match file.extension() {
                 Some("xml") => junit(findings),
-                Some("sarif") => format!("{:#}\n", sarif(findings, exit.code())),
+                Some("sarif") => format!("{:#}\n", sarif(findings, exit.code(), exit.is_answer())),
                 _ => format!("{document:#}\n"),
             };
             if let Err(error) = write_file(file, text.as_bytes()) {
@@ -153,6 +153,13 @@ impl Ui {
     pub fn warning(&self, what: &str) {
         let style = AnsiColor::Yellow.on_default().bold();
         self.error_text(&format!("{style}warning{style:#}: {what}\n"));
+    }
+
+    /// Writes a warning with its code, and a hint that says what to change.
+    pub fn warning_with(&self, code: crate::diag::Code, what: &str, hint: &str) {
+        let (style, cyan) = (AnsiColor::Yellow.on_default().bold(), AnsiColor::Cyan.on_default().bold());
+        let (what, hint) = (printable(what), printable(hint));
+        self.error_text(&format!("{style}warning[{code}]{style:#}: {what}\n\n{cyan}help{cyan:#}: {hint}\n"));
     }
 
     /// Writes an error with its code, and a hint that says what to type next.

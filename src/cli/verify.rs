@@ -4,6 +4,7 @@ use super::args::{Machine, VerifyArguments};
 use super::device;
 use super::repeat::{self, Around, Repetition};
 use super::{Exit, Failure, Ui, hostile, lockfile, pipeline, runs, segments};
+use crate::diag::number::counted;
 use crate::exec::clock::Stopwatch;
 use crate::lock::Lock;
 use crate::record::Record;
@@ -195,9 +196,10 @@ fn record_target(path: &Utf8Path, record_path: &Utf8Path, ui: &Ui) -> Result<Tar
         0 if check.warnings.is_empty() => ui.status("Compared", "no checkpoint: the record names none"),
         0 => {}
         1 => ui.status("Compared", "the checkpoint with its digest in the record: whole"),
-        count => {
-            ui.status("Compared", &format!("{count} checkpoints with their digests in the record: whole"))
-        }
+        count => ui.status(
+            "Compared",
+            &format!("{} with the digests in the record: whole", counted(count, "checkpoint")),
+        ),
     }
     Ok(Target {
         expected: Recorded::from_record(&record),

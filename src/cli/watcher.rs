@@ -6,6 +6,7 @@
 use super::probed;
 use super::progress::Progress;
 use super::ui::Ui;
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::exec::backend::{Backend, Exponents};
 use crate::exec::clock::Stopwatch;
@@ -235,7 +236,7 @@ impl Observer for Watcher<'_> {
         let path = self.written.folder.path.join(format!("probe-{step}.json"));
         let text = probed::document(step, scale, found).to_string();
         write_file(&path, text.as_bytes()).map_err(ExecFault::record)?;
-        self.progress.status("Probed", &format!("step {step}: {} values in {path}", found.len()));
+        self.progress.status("Probed", &format!("step {step}: {} in {path}", counted(found.len(), "value")));
         for line in probed::lines(scale, found) {
             self.progress.status("Note", &line);
         }

@@ -10,10 +10,10 @@ use super::memory;
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui};
 use crate::diag::codes;
+use crate::diag::number::counted;
 use crate::exec::clock::Stopwatch;
 use crate::exec::shards::wire::{Follower, Leader, Link, Pipe, share, tell_fault};
 use crate::exec::shards::{Sharded, follow};
-use crate::graph::{Op, StepGraph};
 use crate::probe::Environment;
 use std::io::BufReader;
 use std::process::{Child, Command, Stdio};
@@ -65,8 +65,7 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         Failure::new(Exit::Usage, message).code(codes::RUN_WORKERS).help(help)
     };
     if workers > shards {
-        let message =
-            format!("{workers} workers are to share {shards} shard{}", if shards == 1 { "" } else { "s" });
+        let message = format!("{} are to share {}", counted(workers, "worker"), counted(shards, "shard"));
         let batch = ready.resolved.plan.data.batch;
         let divides = batch.is_multiple_of(workers as usize);
         let more = if divides {
@@ -74,25 +73,17 @@ fn check(arguments: &RunArguments, ready: &Ready, kind: Kind) -> Result<(), Fail
         } else {
             String::new()
         };
-        let help = format!("{more}lower `--workers` to {shards} or less");
+        let help = match shards {
+            1 => format!("{more}leave `--workers` out"),
+            _ => format!("{more}lower `--workers` to {shards} or less"),
+        };
         return Err(refuse(message, help));
-    }
-    if workers > 1 && ready.steps().iter().any(keeps_maxima) {
-        let message =
-            "workers do not exchange the greatest magnitudes that delayed scaling of FP8 keeps".to_owned();
-        let help = "leave `--workers` out: one process computes all shards, with the same bits; or write `scaling=\"current\"` in `precision`";
-        return Err(refuse(message, help.to_owned()));
     }
     if kind != Kind::Cpu {
         let message = format!("workers share the CPU, and this run is on the device `{}`", kind.name());
         return Err(refuse(message, "leave `--workers` out: the device computes all shards".to_owned()));
     }
     Ok(())
-}
-
-/// Whether a step keeps maxima of what it quantises, which are those of all its shards.
-fn keeps_maxima(step: &StepGraph) -> bool {
-    step.update.iter().any(|node| matches!(node.op, Op::RecordMaximum { .. }))
 }
 
 /// Starts all workers but the first one, and leads them.
@@ -202,5 +193,5 @@ fn work(arguments: &RunArguments, worker: u16, ui: &Ui) -> Result<(), Failure> {
 /// The shards of the leader, for people.
 pub fn shared_out(shards: u32, workers: u16) -> String {
     let first = share(shards, u32::from(workers), 0).len();
-    format!("{shards} shards, {workers} workers, {first} shard{} here", if first == 1 { "" } else { "s" })
+    format!("{}, {}, {} here", counted(shards, "shard"), counted(workers, "worker"), counted(first, "shard"))
 }

@@ -6,6 +6,7 @@
 use super::spec::LastBatch;
 use super::{DataFault, codes};
 use crate::arithmetic::philox::Stream;
+use crate::diag::number::counted;
 use std::ops::Range;
 
 /// The number of the random stream that orders batches: the letters `batches`.
@@ -43,7 +44,7 @@ impl Batches {
         if u32::try_from(length).is_err() {
             return Err(DataFault::new(
                 codes::TOO_LARGE,
-                format!("found {length} examples, expected at most {}", u32::MAX),
+                format!("found {length}, expected at most {}", u32::MAX, length = counted(length, "example")),
             ));
         }
         let batches = Self { length, batch, last, shuffle: shuffle.then(|| Stream::new(seed, BATCH_STREAM)) };

@@ -11,6 +11,7 @@ use super::spec::{Header, LabelColumn};
 use super::table::{Labels, Table};
 use super::{DataFault, codes};
 use crate::diag::nearest;
+use crate::diag::number::counted;
 use std::borrow::Cow;
 
 /// A file with more faults than this is told the first ones only.
@@ -58,7 +59,7 @@ pub fn read(bytes: &[u8], name: &str, rules: Rules<'_>) -> Result<Table, Vec<Dat
                 faults.push(
                     DataFault::new(
                         codes::ROW,
-                        format!("found {} fields, expected {width} as in the first row", fields.len()),
+                        format!("found {}, expected {width} as in the first row", counted(fields.len(), "field")),
                     )
                     .at(format_args!("{name}:{line}"))
                     .help("give every row as many fields; a field that holds the delimiter or a line end stands in quotes"),
@@ -97,7 +98,9 @@ pub fn read(bytes: &[u8], name: &str, rules: Rules<'_>) -> Result<Table, Vec<Dat
 }
 
 fn empty(name: &str) -> DataFault {
-    DataFault::new(codes::EMPTY, "found no row of data, expected at least one").at(name)
+    DataFault::new(codes::EMPTY, "found no row of data, expected at least one")
+        .at(name)
+        .help("put examples into the file, one a row, or name the file that has them")
 }
 
 /// The numbers read so far.
@@ -117,7 +120,7 @@ impl Reading<'_> {
         for (column, field) in fields.iter().enumerate() {
             let outcome = match (column == self.label, self.rules.classes) {
                 (true, Some(classes)) => class(field, classes).map(|class| self.classes.push(class)),
-                (true, None) => number(field).map(|target| self.targets.push(target)),
+                (true, None) => number(field).map_err(named_class).map(|target| self.targets.push(target)),
                 (false, _) => number(field).map(|feature| self.features.push(feature)),
             };
             if let Err(fault) = outcome {
@@ -151,6 +154,14 @@ fn number(field: &[u8]) -> Result<f32, DataFault> {
     }
 }
 
+/// A label that is no number is mostly the name of a class.
+fn named_class(fault: DataFault) -> DataFault {
+    match fault.message.starts_with("found `") {
+        true => fault.help("write a whole number for each class, from 0 on, and `classes=` in `columns`; a value that is learned as it is has to be a number"),
+        false => fault,
+    }
+}
+
 fn class(field: &[u8], classes: u32) -> Result<i32, DataFault> {
     let found =
         trimmed(field).and_then(|text| text.parse::<f64>().ok()).and_then(|value| class_of(value, classes));
@@ -173,8 +184,8 @@ pub fn header_of_numbers(start: &[u8], name: &str, delimiter: char) -> Option<Da
         DataFault::new(
             codes::HEADER,
             format!(
-                "found {} numbers in the first row, which `header=#true` reads as names and leaves out",
-                fields.len()
+                "found {} in the first row, which `header=#true` reads as names and leaves out",
+                counted(fields.len(), "number")
             ),
         )
         .at(format_args!("{name}:{line}"))
@@ -215,9 +226,9 @@ fn header(
                 Err(DataFault::new(
                     codes::ROW,
                     format!(
-                        "found {numbers} numbers and {} other fields, such as {}, in the first row, expected names or numbers only",
-                        fields.len() - numbers,
-                        shown(&fields[other])
+                        "found {numbers} and {}, such as {}, in the first row, expected names or numbers only",
+                        counted(fields.len() - numbers, "other field"),
+                        shown(&fields[other]), numbers = counted(numbers, "number")
                     ),
                 )
                 .at(format_args!("{name}:{line}:{}", other + 1))
@@ -242,7 +253,8 @@ fn label_column(label: &LabelColumn, names: Option<&[String]>, width: usize) -> 
         (LabelColumn::Index(index), _) => Err(DataFault::new(
             codes::LABEL,
             format!(
-                "found {width} columns, expected more than {index} for a label in column {index} (counted from 0)"
+                "found {width}, expected more than {index} for a label in column {index} (counted from 0)",
+                width = counted(width, "column")
             ),
         )
         .help(format!("columns are counted from 0, so the last is `label-index={}`", width - 1))),
@@ -414,7 +426,10 @@ fn encoding(bytes: &[u8], name: &str) -> Result<(), DataFault> {
     }
     let returns = bytes.iter().filter(|byte| **byte == b'\r').count();
     if returns > 0 && !bytes.contains(&b'\n') {
-        let message = format!("found {returns} line ends of CR alone, expected LF or CR LF");
+        let message = format!(
+            "found {returns} of CR alone, expected LF or CR LF",
+            returns = counted(returns, "line end")
+        );
         return refuse(message, "write LF: `tr '\\r' '\\n' < old.csv > new.csv`".to_owned());
     }
     Ok(())

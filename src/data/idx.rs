@@ -5,6 +5,7 @@
 
 use super::array::{Array, Number, bytes_of_shape};
 use super::{DataFault, codes, gunzip};
+use crate::diag::number::counted;
 
 /// Reads the array of a file.
 ///
@@ -18,7 +19,8 @@ pub fn read(bytes: &[u8]) -> Result<Array<'_>, DataFault> {
             Ok(Array { shape, number, big_endian: true, columns_first: false, bytes: &bytes[start..] })
         }
         Some(expected) => Err(refuse(format!(
-            "found {found} bytes of numbers, expected {expected} for the declared shape {shape:?}"
+            "found {found} of numbers, expected {expected} for the declared shape {shape:?}",
+            found = counted(found, "byte")
         ))
         .help("the file is cut off, or two files were joined; fetch it again")),
         None => Err(refuse(format!("found the shape {shape:?}, expected one that memory can hold"))),

@@ -17,6 +17,7 @@ pub use levels::{Histogram, VALUES, levels};
 use super::prepared::header;
 use super::spec::{DataSpec, Images, Split};
 use super::{DataFault, codes, split};
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::store::StoreError;
 use crate::world::World;
@@ -161,7 +162,7 @@ fn unlike(spec: &DataSpec, train: &Folder) -> Option<DataFault> {
         let path = &train.source.path;
         DataFault::new(
             codes::LABEL,
-            format!("found {found} folders of classes in `{path}`, expected {declared}"),
+            format!("found {} in `{path}`, expected {declared}", counted(found, "folder") + " of classes"),
         )
         .at(path)
         .help(format!("write `classes={found}`, or leave it out: each folder is a class"))

@@ -6,6 +6,7 @@
 use super::prepared::{Origin, Place, Prepared, Tensors};
 use super::spec::{DataSpec, LabelRule, Split, Synthetic, SyntheticLabels, Tokens, Vocabulary, Windows};
 use super::{DataFault, codes, images, split};
+use crate::diag::number::counted;
 use crate::digest::{ContentHash as _, Hasher};
 use std::collections::BTreeMap;
 
@@ -84,7 +85,7 @@ fn stream(
         let after = if beyond == 1 { " and the token after it" } else { "" };
         return Err(DataFault::new(
             codes::WINDOW,
-            format!("found {tokens} tokens in the split `{name}`, expected at least {span} for one example of {length}{after}"),
+            format!("found {tokens} in the split `{name}`, expected at least {span} for one example of {length}{after}", tokens = counted(tokens, "token")),
         )
         .help("choose a smaller `length`, or give the split a larger share"));
     }

@@ -111,7 +111,10 @@ pub fn look_at_folder(path: &Utf8Path, world: &dyn World) -> Result<Look, Vec<Da
         sizes.push(decoded.map_err(|fault| vec![fault.at(place)])?.size);
     }
     let count = classes.len();
-    let mut notes = vec![format!("each of the {count} folders is a class")];
+    let mut notes = vec![match count {
+        1 => "the one folder is a class".to_owned(),
+        _ => format!("each of the {count} folders is a class"),
+    }];
     let one_size = sizes.iter().all(|size| *size == sizes[0]) && sizes[0].iter().all(|side| *side <= SMALL);
     let ([height, width], fit) = match one_size {
         true => (sizes[0], Fit::Stretch),

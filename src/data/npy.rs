@@ -6,6 +6,7 @@
 use super::array::{Array, Number, bytes_of_shape};
 use super::fault::shown;
 use super::{DataFault, codes};
+use crate::diag::number::counted;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -30,8 +31,8 @@ pub fn read(bytes: &[u8]) -> Result<Array<'_>, DataFault> {
             bytes: data,
         }),
         Some(expected) => Err(refuse(format!(
-            "found {} bytes of numbers, expected {expected} for the declared shape {:?}",
-            data.len(),
+            "found {} of numbers, expected {expected} for the declared shape {:?}",
+            counted(data.len(), "byte"),
             header.shape
         ))
         .help("the file is cut off or has more than one array; save it again with `numpy.save`")),

@@ -13,6 +13,7 @@ use super::source::{SourceDigest, read_source};
 use super::spec::{DataSpec, Format, Header, Images, LabelRule, Sources, Split};
 use super::table::Table;
 use super::{DataFault, codes, csv, gunzip, idx, known, normalise, npy, split, streams, tensors};
+use crate::diag::number::counted;
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::store::{Store, StoreError};
 use crate::world::World;
@@ -201,8 +202,11 @@ fn check(spec: &DataSpec) -> Result<(), Vec<DataFault>> {
         }
     }
     if spec.classes == Some(0) || spec.classes.is_some_and(|classes| i32::try_from(classes).is_err()) {
-        let message =
-            format!("found {} classes, expected 1 to {}", spec.classes.unwrap_or_default(), i32::MAX);
+        let message = format!(
+            "found {}, expected 1 to {}",
+            counted(spec.classes.unwrap_or_default(), "class"),
+            i32::MAX
+        );
         faults.push(DataFault::new(codes::LABEL, message));
     }
     match (&spec.format, &spec.sources) {

@@ -8,7 +8,7 @@
 
 use super::{DataFault, codes};
 use crate::digest::{ContentHash as _, Digest, Hasher};
-use crate::world::{NotRegular, World};
+use crate::world::{Below, BrokenLink, NotRegular, World};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
 use std::io;
@@ -179,6 +179,15 @@ pub fn recheck(sources: &[SourceDigest], folder: &Utf8Path, world: &dyn World) -
 }
 
 pub(super) fn unreadable(path: &Utf8Path, error: &io::Error) -> DataFault {
+    if let Some(below) = Below::of(error) {
+        return unreadable(&path.join(&below.path), &below.error);
+    }
+    if let Some(link) = BrokenLink::of(error) {
+        let message = format!("found a link at `{path}` to `{}`, and nothing there", link.to);
+        return DataFault::new(codes::MISSING, message)
+            .at(path)
+            .help("mend the link, fetch what it leads to, or delete it");
+    }
     if let Some(irregular) = NotRegular::of(error) {
         return DataFault::new(
             codes::LAYOUT,

@@ -10,6 +10,7 @@ use super::spec::{DataSpec, Format, LabelRule, Split, Tokens, Vocabulary};
 use super::table::Labels;
 use super::tokens::{TokenVec, characters, read_text, read_tokens, text};
 use super::{DataFault, codes, gunzip, idx, npy, split, tensors};
+use crate::diag::number::counted;
 use std::borrow::Cow;
 
 /// All splits by name, and the characters of a text when they are the vocabulary.
@@ -166,8 +167,10 @@ fn labels(
     let (shape, labels) =
         array.and_then(|array| array.labels(spec.classes)).map_err(|fault| fault.at(pair.1))?;
     if shape.first() != Some(&length) {
-        let message =
-            format!("found {length} examples with tokens and {shape:?} labels, expected as many of each");
+        let message = format!(
+            "found {length} with tokens and {shape:?} labels, expected as many of each",
+            length = counted(length, "example")
+        );
         return Err(DataFault::new(codes::SHAPE, message)
             .at(pair.1)
             .help("name the files that belong together"));
@@ -181,7 +184,8 @@ fn cut(split: &Split, all: Stream) -> Result<Vec<(String, Stream)>, DataFault> {
     let count = all.tokens.len() / width;
     if !all.row.is_empty() {
         if u32::try_from(count).is_err() {
-            let message = format!("found {count} examples, expected at most {}", u32::MAX);
+            let message =
+                format!("found {count}, expected at most {}", u32::MAX, count = counted(count, "example"));
             return Err(DataFault::new(codes::TOO_LARGE, message));
         }
         let chosen = split::split(parts, *shuffle, count)?;

@@ -4,6 +4,7 @@
 //! finite.
 
 use super::{DataFault, codes};
+use crate::diag::number::counted;
 
 /// Features, labels and their shapes.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,20 +74,26 @@ impl Table {
         if length != label_length {
             return Err(DataFault::new(
                 codes::SHAPE,
-                format!("found {length} examples with features and {label_length} with labels, expected as many of each"),
+                format!(
+                    "found {length} with features and {label_length} with labels, expected as many of each",
+                    length = counted(length, "example")
+                ),
             )
             .help("name the files that belong together"));
         }
         if length == 0 || features.is_empty() || labels.is_empty() {
             return Err(DataFault::new(
                 codes::EMPTY,
-                format!("found {length} examples of shape {shape:?}, expected at least one number"),
+                format!(
+                    "found {length} of shape {shape:?}, expected at least one number",
+                    length = counted(length, "example")
+                ),
             ));
         }
         if u32::try_from(length).is_err() {
             return Err(DataFault::new(
                 codes::TOO_LARGE,
-                format!("found {length} examples, expected at most {}", u32::MAX),
+                format!("found {length}, expected at most {}", u32::MAX, length = counted(length, "example")),
             ));
         }
         Ok(Self { length, shape: shape.to_vec(), features, label_shape: label_shape.to_vec(), labels })
@@ -115,8 +122,8 @@ impl Table {
         Err(DataFault::new(
             codes::SHAPE,
             format!(
-                "found {} numbers in an example (shape {:?}), expected {} for the shape {shape:?}",
-                self.width(),
+                "found {} in an example (shape {:?}), expected {} for the shape {shape:?}",
+                counted(self.width(), "number"),
                 self.shape,
                 wanted.map_or_else(|| "more than memory can hold".to_owned(), |count| count.to_string()),
             ),

@@ -5,6 +5,7 @@
 
 use super::spec::{TokenWidth, Vocabulary};
 use super::{DataFault, codes};
+use crate::diag::number::counted;
 
 /// A stream of tokens, as narrow as its vocabulary allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,12 +150,13 @@ pub fn read_tokens(bytes: &[u8], width: TokenWidth, vocabulary: u32) -> Result<T
         TokenWidth::U32 => (4, "u32"),
     };
     if bytes.is_empty() {
-        return Err(DataFault::new(codes::EMPTY, "found 0 bytes, expected at least one token"));
+        return Err(DataFault::new(codes::EMPTY, "found 0 bytes, expected at least one token")
+            .help("put tokens into the file, or name the file that has them"));
     }
     if !bytes.len().is_multiple_of(size) {
         return Err(DataFault::new(
             codes::TEXT,
-            format!("found {} bytes, expected {size} for each token ({name})", bytes.len()),
+            format!("found {}, expected {size} for each token ({name})", counted(bytes.len(), "byte")),
         )
         .help("the file is cut off, or its tokens are of another width: say so with `dtype`"));
     }
@@ -226,4 +228,5 @@ pub fn read_text(bytes: &[u8], vocabulary: Vocabulary, alphabet: &[char]) -> Res
 
 fn nothing() -> DataFault {
     DataFault::new(codes::EMPTY, "found 0 bytes, expected text")
+        .help("put text into the file, or name the file that has it")
 }

@@ -142,6 +142,7 @@ catalogue! {
     PRECISION_LOSS_RULE = 403, "a precision rule does not apply to the loss";
     PRECISION_FP8_SIZE = 404, "a size of a product in FP8 is no multiple of 16";
     PHASE_PARAMETERS = 405, "a later policy keeps parameters in another format";
+    PHASE_IDLE = 406, "a policy never comes into force";
     ALIGNMENT = 410, "a matrix dimension is no multiple of 8";
     FLUSHED = 411, "a constant is zero in its format";
     OVERFLOWS = 412, "a constant is infinite in its format";
@@ -187,6 +188,7 @@ catalogue! {
     RUN_WORKERS = 716, "a run cannot be shared among so many workers";
     RUN_WORKER_LOST = 717, "a worker of the run was lost";
     RUN_EXCHANGE = 718, "workers of one run do not agree";
+    RUN_SKIPPED = 719, "most steps of a run were skipped";
     DATA_MISSING = 720, "a source is missing";
     DATA_UNREADABLE = 721, "a source cannot be read";
     DATA_GZIP = 722, "gzip is damaged";

@@ -29,6 +29,34 @@ pub fn count(count: u64) -> String {
     out
 }
 
+/// Floating-point operations in decimal units with three significant digits: `1.23e9` is `1.23 GFLOP`.
+pub fn flops(count: f64) -> String {
+    const UNITS: [&str; 6] = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"];
+    let (mut value, mut unit) = (count.max(0.0), 0);
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// Things with their number: `1 file`, `12 files`, `1,234 batches`. The noun is that of one thing.
+pub fn counted(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    let noun = if number == 1 { noun.to_owned() } else { plural(noun) };
+    format!("{} {noun}", count(number))
+}
+
+/// Several of a noun, by the rules of spelling.
+pub fn plural(noun: &str) -> String {
+    let vowel = |letter: char| "aeiou".contains(letter);
+    match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(vowel) => format!("{stem}ies"),
+        _ if ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end)) => format!("{noun}es"),
+        _ => format!("{noun}s"),
+    }
+}
+
 /// A time in seconds: `0.0123` is `12.3 ms`, `75` is `1 min 15 s`. What is no time is written as it is.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {

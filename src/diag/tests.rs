@@ -184,3 +184,17 @@ proptest! {
         prop_assert_eq!(json["labels"].as_array().map(Vec::len), Some(3));
     }
 }
+
+#[test]
+fn one_thing_is_no_plural() {
+    let of = super::number::counted;
+    let told = [(0_u64, "file"), (1, "file"), (2, "batch"), (1234, "entry"), (2, "way"), (3, "class")];
+    let told: Vec<String> = told.into_iter().map(|(number, noun)| of(number, noun)).collect();
+    assert_eq!(told, ["0 files", "1 file", "2 batches", "1,234 entries", "2 ways", "3 classes"]);
+    // 2·10⁹ operations; below a thousand there is no unit before them.
+    let flops = super::number::flops;
+    assert_eq!(
+        (flops(2e9), flops(999.0), flops(1e3)),
+        ("2.00 GFLOP".into(), "999 FLOP".into(), "1.00 kFLOP".into())
+    );
+}

@@ -2,6 +2,7 @@
 
 use super::scaling::{Outcome, Stop};
 use crate::data::DataFault;
+use crate::diag::number::counted;
 use crate::diag::{Code, codes};
 
 /// The end of a run, for people.
@@ -73,7 +74,7 @@ impl ExecFault {
     pub(super) fn too_little_data(batches: usize, accumulate: u32) -> Self {
         Self::new(
             codes::RUN_TOO_LITTLE_DATA,
-            format!("an epoch has {batches} batches, fewer than the {accumulate} of one step"),
+            format!("an epoch has {}, fewer than the {accumulate} of one step", counted(batches, "batch")),
         )
         .help("lower `train accumulate=` or `data batch`")
     }
@@ -100,8 +101,11 @@ impl ExecFault {
 
     /// The operating system gave no threads.
     pub fn threads(count: usize, cause: impl std::fmt::Display) -> Self {
-        Self::new(codes::RUN_THREADS, format!("{count} worker threads could not be started: {cause}"))
-            .help("lower `--threads`")
+        Self::new(
+            codes::RUN_THREADS,
+            format!("{count} could not be started: {cause}", count = counted(count, "worker thread")),
+        )
+        .help("lower `--threads`")
     }
 
     /// An op that the device's backend cannot run.
@@ -113,15 +117,6 @@ impl ExecFault {
     /// The device or its driver failed, or is not there.
     pub fn device(message: impl Into<String>) -> Self {
         Self::new(codes::RUN_DEVICE, message)
-    }
-
-    /// The run needs more memory than there is.
-    pub fn memory(needed: &str, found: &str) -> Self {
-        Self::new(
-            codes::RUN_MEMORY,
-            format!("the run needs {needed} of memory, and this machine has {found}"),
-        )
-        .help("make the model or `data batch` smaller; `amp graph` shows every size")
     }
 
     /// A worker of the run ended, or does not answer.

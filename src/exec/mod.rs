@@ -17,6 +17,7 @@ pub mod fault;
 pub mod initial;
 pub mod initialise;
 pub mod keep;
+pub mod memory;
 pub mod mixed;
 pub mod phases;
 pub mod places;

@@ -5,6 +5,7 @@
 
 use super::fault::ExecFault;
 use crate::data::DataFault;
+use crate::diag::number::counted;
 use crate::diag::{Code, Diagnostic, codes};
 use crate::graph::places::{self, place};
 use crate::plan::Plan;
@@ -50,7 +51,7 @@ pub fn shard(fault: Diagnostic, plan: &Plan, batch: usize) -> Diagnostic {
         return fault;
     }
     let examples = plan.train.shard_of(batch);
-    let text = format!("a shard has {examples} of {batch} examples");
+    let text = format!("a shard has {examples} of {}", counted(batch, "example"));
     places::at(fault, &plan.origins, "train.shards", text).help("lower `shards=`, or write a larger `batch`")
 }
 

@@ -9,6 +9,7 @@ use super::backend::Backend;
 use super::cpu::buffer::Buffer;
 use super::fault::ExecFault;
 use crate::diag::codes;
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::graph::Role;
 use safetensors::SafeTensors;
@@ -151,7 +152,7 @@ pub fn restore(engine: &mut dyn Backend, bytes: &[u8], run_id: &Digest) -> Resul
         found.push((name, buffer));
     }
     if found.len() != file.len() {
-        return Err(unusable(format!("it has {} tensors, expected {}", file.len(), found.len())));
+        return Err(unusable(format!("it has {}, expected {}", counted(file.len(), "tensor"), found.len())));
     }
     for (name, buffer) in found {
         let set = match &buffer {

@@ -10,7 +10,7 @@ pub(super) use listing::{op_with_kernel, short};
 
 use super::totals::{Totals, totals};
 use super::{Graph, Node, Op, Value, ValueId, infer};
-use crate::diag::number::count;
+use crate::diag::number::counted;
 use crate::graph::PreciseGraph;
 use crate::graph::StepGraph;
 use crate::plan::Class;
@@ -69,10 +69,10 @@ fn sums(text: &mut String, totals: Totals) {
     let Totals { parameters, multiply_adds, casts } = totals;
     let _ = writeln!(
         text,
-        "{} parameters, {} multiply-adds a forward pass, {} casts",
-        count(parameters),
-        count(multiply_adds),
-        count(casts)
+        "{}, {} a forward pass, {}",
+        counted(parameters, "parameter"),
+        counted(multiply_adds, "multiply-add"),
+        counted(casts, "cast")
     );
 }
 

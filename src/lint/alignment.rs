@@ -4,7 +4,7 @@
 //! of f16 or bf16 and 4 of tf32.
 
 use super::Subject;
-use crate::diag::number::count;
+use crate::diag::number::{count, counted};
 use crate::diag::{Diagnostic, codes};
 use crate::graph::{DType, Graph, Node, Op};
 use std::collections::BTreeSet;
@@ -85,8 +85,8 @@ fn say(subject: &Subject<'_>, node: &Node, dimension: &Dimension) -> Diagnostic 
     let percent = 100.0 * (padded - size) as f64 / *size as f64;
     let diagnostic = Diagnostic::warning(codes::ALIGNMENT, message);
     subject.at(diagnostic, &node.layer).help(format!(
-        "make it {}: {} more parameters, {percent:.2} % more multiply-adds of this layer",
+        "make it {}: {}, {percent:.2} % more multiply-adds of this layer",
         count(padded as u64),
-        count(more)
+        counted(more, "more parameter")
     ))
 }

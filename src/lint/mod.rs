@@ -9,6 +9,7 @@ mod decay;
 mod device;
 mod evaluation;
 mod memory;
+mod phases;
 mod schedule;
 
 use crate::arithmetic::half::Format;
@@ -18,6 +19,7 @@ use crate::graph::memory::DeviceMemory;
 use crate::graph::{Example, StepGraph, places};
 use crate::plan::{Allow, Device, Plan};
 use crate::resolve;
+pub use memory::{Again, Room};
 
 /// What the lints look at.
 pub struct Subject<'a> {
@@ -29,8 +31,10 @@ pub struct Subject<'a> {
     pub steps: Option<u64>,
     /// Whether the data has a part to evaluate on.
     pub evaluation: bool,
-    /// The memory that a step needs on the device.
+    /// The memory that a step needs where the plan puts it.
     pub memory: &'a dyn Fn(&StepGraph) -> DeviceMemory,
+    /// How the steps fit into the device, where one is named.
+    pub room: Option<&'a Room>,
     /// Compiles the plan for another batch or another low format; `None` where that is refused.
     pub compile: &'a dyn Fn(usize, Option<Format>) -> Option<Compiled>,
 }
@@ -59,20 +63,21 @@ impl Subject<'_> {
 
 /// All advice for a plan, without what the manifest allows.
 pub fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
-    let lints: [fn(&Subject<'_>) -> Vec<Diagnostic>; 7] = [
+    let lints: [fn(&Subject<'_>) -> Vec<Diagnostic>; 8] = [
         device::lint,
         memory::lint,
         alignment::lint,
         constants::lint,
         decay::lint,
         schedule::lint,
+        phases::lint,
         evaluation::lint,
     ];
     lints.iter().flat_map(|lint| lint(subject)).collect()
 }
 
 /// All advice for a plan over such examples, compiled anew where a piece of advice asks for another batch or format.
-/// `memory` says what a step needs on the device.
+/// `memory` says what a step needs where the plan puts it, `room` how that fits into the device, where one is named.
 pub fn advise(
     plan: &Plan,
     example: &Example,
@@ -80,6 +85,7 @@ pub fn advise(
     steps: Option<u64>,
     evaluation: bool,
     memory: &dyn Fn(&StepGraph) -> DeviceMemory,
+    room: Option<&Room>,
 ) -> Vec<Diagnostic> {
     let compile = |batch: usize, low: Option<Format>| {
         let mut plan = plan.clone();
@@ -88,7 +94,7 @@ pub fn advise(
         }
         autodiff::compile(&plan, batch, &example.features, example.labels.clone()).ok()
     };
-    lint(&Subject { plan, compiled, steps, evaluation, memory, compile: &compile })
+    lint(&Subject { plan, compiled, steps, evaluation, memory, room, compile: &compile })
 }
 
 /// Leaves out the warnings that the manifest allows. An `allow` that allowed nothing is a warning itself: what it was

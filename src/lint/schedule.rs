@@ -1,6 +1,7 @@
 //! Schedules and scalers that the run is too short for.
 
 use super::Subject;
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, codes};
 use crate::plan::{Origin, Scaler};
 
@@ -11,7 +12,9 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
     let warmup = plan.schedule.warmup;
     if warmup >= steps {
         let message = format!(
-            "the schedule warms up for {warmup} steps and the run has {steps}: the base rate is never reached"
+            "the schedule warms up for {warmup} and the run has {}: the base rate is never reached",
+            counted(steps, "step"),
+            warmup = counted(warmup, "step")
         );
         let diagnostic = Diagnostic::warning(codes::SCHEDULE_LENGTH, message);
         let diagnostic = subject.at_origin(diagnostic, "schedule.warmup", "longer than the run");
@@ -26,7 +29,8 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
         && steps > 0
     {
         let message = format!(
-            "the loss scale grows after {interval} good steps in a row and the run has {steps}: it can only fall"
+            "the loss scale grows after {interval} good steps in a row and the run has {}: it can only fall",
+            counted(steps, "step")
         );
         let diagnostic = Diagnostic::warning(codes::SCHEDULE_LENGTH, message);
         let diagnostic = subject.at_origin(diagnostic, "scaler.interval", "longer than the run");

@@ -1,6 +1,6 @@
 //! Each piece of advice on a model that deserves it, with the numbers worked out on paper, and on one that does not.
 
-use super::{Subject, constants, lint, without_allowed};
+use super::{Room, Subject, constants, lint, without_allowed};
 use crate::arithmetic::half::Format;
 use crate::autodiff::samples::{self, Sample};
 use crate::autodiff::{Compiled, compile};
@@ -8,7 +8,7 @@ use crate::data::spec::LastBatch;
 use crate::diag::{Code, Diagnostic, SourceMap, codes};
 use crate::graph::LabelKind;
 use crate::graph::memory::device_memory;
-use crate::plan::{Allow, Device, LayerKind, Origin, ScheduleKind};
+use crate::plan::{Allow, Device, LayerKind, Origin, Phase, Recipe, Scaler, ScheduleKind, SkipRules, When};
 use crate::resolve;
 use crate::world::Memory;
 use camino::Utf8Path;
@@ -23,6 +23,8 @@ fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
         }
         compile(&plan, batch, &sample.features, sample.labels.clone()).ok()
     };
+    let device = sample.plan.environment.device.as_ref();
+    let room = device.map(|device| Room::of(&compiled, &device_memory, device.memory_bytes));
     lint(&Subject {
         plan: &sample.plan,
         compiled: &compiled,
@@ -30,6 +32,7 @@ fn advice(sample: &Sample, steps: Option<u64>) -> Vec<Diagnostic> {
         evaluation: true,
         compile: &again,
         memory: &device_memory,
+        room: room.as_ref(),
     })
 }
 
@@ -163,7 +166,7 @@ fn a_batch_that_does_not_fit_is_told_with_one_that_does() {
         of(&found, codes::MEMORY)[0]
             .help
             .as_deref()
-            .is_some_and(|help| help.contains("not even a batch of 1"))
+            .is_some_and(|help| help.contains("not even the least batch"))
     );
 }
 
@@ -213,6 +216,7 @@ fn what_the_decay_lint_says_to_type_silences_it() {
                 steps: None,
                 evaluation: true,
                 memory: &device_memory,
+                room: None,
                 compile: &again,
             }),
             codes::DECAY,
@@ -239,6 +243,7 @@ fn an_evaluation_without_data_is_told_where_it_was_asked_for() {
             evaluation,
             compile: &again,
             memory: &device_memory,
+            room: None,
         };
         of(&lint(&subject), codes::NOTHING_TO_EVALUATE).len()
     };
@@ -246,4 +251,70 @@ fn an_evaluation_without_data_is_told_where_it_was_asked_for() {
     sample.plan.origins.insert("evaluate.metrics".to_owned(), Origin::Manifest(samples::span(8)));
     assert_eq!(told(&sample, false), 1);
     assert_eq!(told(&sample, true), 0);
+}
+
+#[test]
+fn a_policy_that_waits_for_what_cannot_happen_is_told() {
+    let mut sample = samples::mlp();
+    let dynamic = sample.plan.scaler.clone();
+    let told = |sample: &Sample, steps| {
+        let found = advice(sample, steps);
+        of(&found, codes::PHASE_IDLE).iter().map(|told| told.message.clone()).collect::<Vec<_>>()
+    };
+    let mut of_phase = |when, scaler: &Scaler, steps| {
+        sample.plan.scaler = scaler.clone();
+        sample.plan.phases = vec![Phase { when, policy: samples::amp(Format::Bf16), scaler: None }];
+        told(&sample, steps)
+    };
+    let budget = |in_row, total| Scaler::Static {
+        scale: 8.0,
+        skips: SkipRules { in_row, total, ..SkipRules::default() },
+    };
+    assert_eq!(of_phase(When::Step(51), &dynamic, Some(50)).len(), 1);
+    assert_eq!(of_phase(When::Step(50), &dynamic, Some(50)), Vec::<String>::new());
+    assert_eq!(of_phase(When::Step(51), &dynamic, None), Vec::<String>::new(), "the length is not known");
+    // 50 skipped steps of 50 leave none for the policy.
+    assert_eq!(of_phase(When::Skipped(50), &dynamic, Some(50)).len(), 1);
+    assert_eq!(of_phase(When::Skipped(49), &dynamic, Some(50)), Vec::<String>::new());
+    let alone = of_phase(When::SkippedInRow(3), &Scaler::None, Some(50));
+    assert!(alone[0].contains("without a loss scaler no step is skipped"), "{alone:?}");
+    // The run ends when more than so many were skipped: 3 in a row are reached with a budget of 3, and not with one of 2.
+    assert_eq!(of_phase(When::SkippedInRow(3), &budget(3, 0), Some(50)), Vec::<String>::new());
+    let ended = of_phase(When::SkippedInRow(3), &budget(2, 0), Some(50));
+    assert!(ended[0].contains("the run ends at more than `max-skips=2`"), "{ended:?}");
+    assert_eq!(of_phase(When::Skipped(3), &budget(2, 0), Some(50)), Vec::<String>::new());
+    assert_eq!(of_phase(When::Skipped(3), &budget(0, 2), Some(50)).len(), 1);
+}
+
+#[test]
+fn the_largest_batch_is_one_that_the_plan_takes() {
+    // Products of FP8 want multiples of 16 rows, of which an example has 4: other batches than 4, 8, 12, … are refused.
+    let mut sample = samples::eight(Recipe { history: 0, margin: 0 });
+    sample.plan.data.batch = 24;
+    let again = |batch| compile(&sample.plan, batch, &sample.features, sample.labels.clone()).ok();
+    let needed = |batch| device_memory(&again(batch).expect("16 rows or a multiple").step).total();
+    assert!(again(14).is_none() && again(1).is_none(), "no multiple of 16 rows");
+    let memory = needed(16) - 1;
+    assert!(needed(12) <= memory);
+    let compiled = again(24).expect("sound");
+    let device = device(memory, (9, 0));
+    sample.plan.environment.device.clone_from(&device);
+    let room = Room::of(&compiled, &device_memory, memory);
+    let again = |batch: usize, _: Option<Format>| {
+        compile(&sample.plan, batch, &sample.features, sample.labels.clone()).ok()
+    };
+    let subject = Subject {
+        plan: &sample.plan,
+        compiled: &compiled,
+        steps: None,
+        evaluation: true,
+        compile: &again,
+        memory: &device_memory,
+        room: Some(&room),
+    };
+    let found = lint(&subject);
+    let help = of(&found, codes::MEMORY)[0].help.clone().expect("a help");
+    assert!(help.contains(" is 12;"), "{help}");
+    // Half of the batch is the first part that fits; the sample accumulates two already.
+    assert!(help.contains("`batch 12") && help.contains("`accumulate=4`"), "{help}");
 }

@@ -7,6 +7,7 @@
 use super::model::{Entry, Header, Lock, NAMED_BY_VALUE, Platform, RecordedEvaluation, RecordedResult};
 use super::token::{Line, Word, parse_line};
 use super::{CONFLICT, DUPLICATE, REVISION, SYNTAX, TRUNCATED, UNKNOWN_VERSION, VALUE, VERSION};
+use crate::diag::number::counted;
 use crate::diag::{Code, Diagnostic, FileId, Span};
 use crate::digest::Digest;
 use std::collections::BTreeMap;
@@ -321,7 +322,8 @@ impl Reader<'_> {
         if let [value] = line.values.as_slice() {
             return Some(value.text.clone());
         }
-        let message = format!("found {} values after `{}`, expected one", line.values.len(), line.name.text);
+        let message =
+            format!("found {} after `{}`, expected one", counted(line.values.len(), "value"), line.name.text);
         self.fault(SYNTAX, line.name.start, end, message).help = Some(RELOCK.to_owned());
         None
     }

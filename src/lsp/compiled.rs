@@ -4,15 +4,13 @@
 //! invariant: no data is read or hashed here, and where it is not known, nothing is said.
 
 use super::analysis::Analysis;
-use crate::autodiff;
+use crate::autodiff::{self, Compiled};
 use crate::data;
 use crate::diag::{Diagnostic, Severity, codes};
-use crate::exec::cuda::{self, dispatch::Arithmetic};
-use crate::exec::{places, session};
+use crate::exec::{memory, places, session};
+use crate::graph::Example;
 use crate::graph::example::declares_test;
-use crate::graph::memory::DeviceMemory;
-use crate::graph::{Example, StepGraph};
-use crate::lint;
+use crate::lint::{self, Room};
 use crate::plan::Plan;
 use crate::store::Store;
 use crate::world::World;
@@ -67,7 +65,7 @@ fn of_prepared(plan: &Plan, prepared: &data::Prepared) -> Result<Option<Found>, 
     let mut warnings: Vec<Diagnostic> = prepared.warnings.iter().map(data::DataFault::warning).collect();
     warnings.extend(compiled.warnings.iter().cloned());
     let evaluation = prepared.split("test").is_some();
-    warnings.extend(lint::advise(plan, &example, &compiled, Some(length.steps), evaluation, &memory(plan)));
+    warnings.extend(advice(plan, &example, &compiled, Some(length.steps), evaluation));
     Ok(Some(Found { warnings, complete: true }))
 }
 
@@ -77,12 +75,20 @@ fn of_declaration(plan: &Plan) -> Result<Option<Found>, Vec<Diagnostic>> {
     let compiled = autodiff::compile(plan, plan.data.batch, &example.features, example.labels.clone())?;
     let mut warnings = compiled.warnings.clone();
     let evaluation = declares_test(&plan.data);
-    warnings.extend(lint::advise(plan, &example, &compiled, plan.train.steps, evaluation, &memory(plan)));
+    warnings.extend(advice(plan, &example, &compiled, plan.train.steps, evaluation));
     Ok(Some(Found { warnings, complete: false }))
 }
 
-/// What a step needs on the device that the plan is for.
-fn memory(plan: &Plan) -> impl Fn(&StepGraph) -> DeviceMemory + use<> {
-    let arithmetic = Arithmetic::of(plan.run.guarantee);
-    move |step| cuda::needed(step, arithmetic)
+/// The lints' advice, on memory too where the plan names a device.
+fn advice(
+    plan: &Plan,
+    example: &Example,
+    compiled: &Compiled,
+    steps: Option<u64>,
+    evaluation: bool,
+) -> Vec<Diagnostic> {
+    let memory = memory::of_plan(plan);
+    let device = plan.environment.device.as_ref();
+    let room = device.map(|device| Room::of(compiled, &memory, device.memory_bytes));
+    lint::advise(plan, example, compiled, steps, evaluation, &memory, room.as_ref())
 }

@@ -28,7 +28,7 @@ pub enum When {
 }
 
 impl When {
-    /// The condition in words.
+    /// The condition in words, which are in locks and records: they stay as they are, whatever the number.
     pub fn text(self) -> String {
         match self {
             Self::Step(step) => format!("from step {step}"),

@@ -2,6 +2,7 @@
 
 use super::{PreciseGraph, matches};
 use crate::diag::nearest;
+use crate::diag::number::counted;
 use crate::graph::{DType, Node, Op, Role};
 use crate::plan::{Class, Recipe};
 use std::fmt::Write as _;
@@ -66,7 +67,7 @@ fn eight(recipe: Recipe) -> String {
     let by = match recipe.history {
         0 => "each tensor's own greatest magnitude".to_owned(),
         1 => "the greatest magnitude of the step before".to_owned(),
-        steps => format!("the greatest magnitude of {steps} steps"),
+        steps => format!("the greatest magnitude of {}", counted(steps, "step")),
     };
     format!("fp8 (e4m3 forward, e5m2 gradients, scaled by {by})")
 }

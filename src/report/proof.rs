@@ -3,6 +3,7 @@
 use super::number::count;
 use super::style::{Meaning, paint};
 use super::table::{cell, table};
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::verify::{Answer, Proof, Repeated};
 use serde_json::{Value, json};
@@ -22,15 +23,21 @@ fn answer(repeated: &Repeated) -> Answer {
 pub fn text(proof: &Proof, color: bool) -> String {
     let (answered, proved) = (proof.answer(), count(proof.proved()));
     let (repeated, available) = (proof.repeated.len(), proof.available);
-    let share = format!("{proved} of {} steps ({:.1} %)", count(proof.steps), 100.0 * proof.fraction());
+    let share = format!("{proved} of {} ({:.1} %)", counted(proof.steps, "step"), 100.0 * proof.fraction());
     let (sentence, meaning) = match answered {
-        Answer::Same => {
-            (format!("same: {repeated} of {available} segments repeated, {share} proved"), Meaning::Good)
-        }
+        Answer::Same => (
+            format!(
+                "same: {repeated} of {available} repeated, {share} proved",
+                available = counted(available, "segment")
+            ),
+            Meaning::Good,
+        ),
         Answer::Differs => {
             let different = proof.repeated.iter().filter(|repeated| repeated.differs()).count();
-            let sentence =
-                format!("differs from what was recorded: {different} of {repeated} segments; {share} proved");
+            let sentence = format!(
+                "differs from what was recorded: {different} of {repeated}; {share} proved",
+                repeated = counted(repeated, "segment")
+            );
             (sentence, Meaning::Bad)
         }
         Answer::Inconclusive if proof.repeated.is_empty() => {

@@ -5,6 +5,7 @@ use super::style::{Meaning, paint};
 use super::summary::RunSummary;
 use super::table::{Cell, cell, table};
 use super::words::{because, lock_conclusion, record_conclusion, ulps, verdict_sentence};
+use crate::diag::number::counted;
 use crate::diff::{Bits, Change, Class, FieldDifference, LockDiff, RecordDiff};
 use crate::lock::write::float_text;
 use crate::probe::{Cuda, Environment, Parts};
@@ -177,7 +178,10 @@ pub fn run_summary(summary: &RunSummary, color: bool) -> String {
     for (split, (step, examples, metrics)) in &summary.evaluations {
         let metrics: Vec<String> =
             metrics.iter().map(|(name, value)| format!("{name} {}", float_text(*value))).collect();
-        row(split, format!("{} (step {}, {} examples)", metrics.join(", "), count(*step), count(*examples)));
+        row(
+            split,
+            format!("{} (step {}, {})", metrics.join(", "), count(*step), counted(*examples, "example")),
+        );
     }
     if let Some(seconds) = summary.seconds {
         row("time", duration(seconds));
@@ -235,8 +239,8 @@ fn cuda_rows(parts: &Parts) -> Vec<(&'static str, String)> {
     rows.extend(parts.libraries.iter().map(|library| (library.name, library.to_string())));
     rows.push(("convolutions", parts.convolutions().to_owned()));
     let sets = parts.kernel_sets().into_iter();
-    rows.extend(
-        sets.map(|(target, (count, digest))| ("kernels", format!("{target}, {count} files, {digest}"))),
-    );
+    rows.extend(sets.map(|(target, (count, digest))| {
+        ("kernels", format!("{target}, {}, {digest}", counted(count, "file")))
+    }));
     rows
 }

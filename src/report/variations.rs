@@ -1,8 +1,9 @@
 //! A run repeated under variations that must not matter, as text and as JSON.
 
-use super::number::{count, short_digests};
+use super::number::short_digests;
 use super::style::{Meaning, paint};
 use super::table::{Cell, cell, table};
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::verify::{Answer, Verdict};
 use serde_json::{Value, json};
@@ -106,16 +107,17 @@ pub fn text(report: &Report, color: bool) -> String {
         Some(Answer::Inconclusive) => "; the plain run could not be compared with all that was recorded",
     };
     let (sentence, meaning) = match report.answer() {
-        Answer::Same => (
-            format!("same: {} variations, none matters{skipped}{recorded}", count(same as u64)),
-            Meaning::Good,
+        Answer::Same => {
+            (format!("same: {}, none matters{skipped}{recorded}", counted(same, "variation")), Meaning::Good)
+        }
+        Answer::Differs => (
+            format!("differs: {differ} of {} matter{skipped}{recorded}", counted(all, "variation")),
+            Meaning::Bad,
         ),
-        Answer::Differs => {
-            (format!("differs: {differ} of {all} variations matter{skipped}{recorded}"), Meaning::Bad)
-        }
-        Answer::Inconclusive => {
-            (format!("inconclusive: {same} variations are the same{skipped}{recorded}"), Meaning::Notice)
-        }
+        Answer::Inconclusive => (
+            format!("inconclusive: {} gave the same{skipped}{recorded}", counted(same, "variation")),
+            Meaning::Notice,
+        ),
     };
     out.push_str(&paint(&sentence, meaning, color));
     out.push('\n');

@@ -1,12 +1,13 @@
 //! Sentences that text and Markdown share.
 
+use crate::diag::number::counted;
 use crate::diff::{Bits, Change, LockDiff, RecordDiff};
 use crate::verify::{Against, Answer, Verdict};
 
 /// What comes of all changes of two locks, in one sentence.
 pub fn lock_conclusion(diff: &LockDiff) -> String {
     match (diff.is_same(), diff.can_change_bits()) {
-        (true, _) => format!("same: {} nodes compared, none differs", diff.compared),
+        (true, _) => format!("same: {} compared, none differs", counted(diff.compared, "node")),
         (false, false) => "no change can change a bit of the result".to_owned(),
         (false, true) => {
             let causes: Vec<&str> = diff
@@ -61,15 +62,17 @@ pub fn record_conclusion(diff: &RecordDiff) -> String {
     let Some(first) = &diff.first else {
         let [old, new] = diff.steps;
         return match (diff.is_same(), diff.compared) {
-            (true, compared) => format!("same: {compared} steps and evaluations compared, none differs"),
+            (true, compared) => format!("same: {} compared, none differs", events(compared, "")),
             (false, 0) => "nothing to compare: the records have no step in common".to_owned(),
             (false, compared) if old != new => {
                 format!(
-                    "equal as far as both go: {compared} steps and evaluations compared, {old} and {new} steps done"
+                    "equal as far as both go: {} compared, {old} and {} done",
+                    events(compared, ""),
+                    counted(new, "step")
                 )
             }
             (false, compared) => {
-                format!("equal numbers, {compared} steps and evaluations compared; see the results")
+                format!("equal numbers, {} compared; see the results", events(compared, ""))
             }
         };
     };
@@ -79,9 +82,19 @@ pub fn record_conclusion(diff: &RecordDiff) -> String {
         step => format!(", equal through step {step}"),
     };
     format!(
-        "first difference at step {}{place}{before}; {} of {} compared steps and evaluations differ",
-        first.step, diff.differing, diff.compared
+        "first difference at step {}{place}{before}; {} of {} differ",
+        first.step,
+        diff.differing,
+        events(diff.compared, " compared")
     )
+}
+
+/// Steps and evaluations that were compared: one alone is either.
+fn events(compared: usize, how: &str) -> String {
+    match compared {
+        1 => format!("1{how} step or evaluation"),
+        _ => format!("{compared}{how} steps and evaluations"),
+    }
 }
 
 /// A verdict in one sentence.
@@ -92,12 +105,16 @@ pub fn verdict_sentence(verdict: &Verdict, against: Against) -> String {
     };
     if let (Answer::Same, Some(fault)) = (verdict.answer, &verdict.fault) {
         return format!(
-            "same: it ends by {} at step {} again; {} digests compared with {other}, all equal",
-            fault.code, fault.step, verdict.compared
+            "same: it ends by {} at step {} again; {} compared with {other}, all equal",
+            fault.code,
+            fault.step,
+            counted(verdict.compared, "digest")
         );
     }
     match verdict.answer {
-        Answer::Same => format!("same: {} digests compared with {other}, all equal", verdict.compared),
+        Answer::Same => {
+            format!("same: {} compared with {other}, all equal", counted(verdict.compared, "digest"))
+        }
         Answer::Differs => {
             let place = match (verdict.first_step, verdict.equal_through) {
                 (Some(step), 0) => format!(", by step {step}"),
@@ -106,8 +123,9 @@ pub fn verdict_sentence(verdict: &Verdict, against: Against) -> String {
                 (None, _) => String::new(),
             };
             format!(
-                "differs from {other}{place}: {} of {} compared digests",
-                verdict.unequal, verdict.compared
+                "differs from {other}{place}: {} of {}",
+                verdict.unequal,
+                counted(verdict.compared, "compared digest")
             )
         }
         Answer::Inconclusive if verdict.compared == 0 => {
@@ -115,8 +133,8 @@ pub fn verdict_sentence(verdict: &Verdict, against: Against) -> String {
         }
         Answer::Inconclusive => {
             format!(
-                "inconclusive: {} digests are equal, and not all could be compared with {other}",
-                verdict.compared
+                "inconclusive: {} found equal, and not all could be compared with {other}",
+                counted(verdict.compared, "digest")
             )
         }
     }
@@ -126,7 +144,6 @@ pub fn verdict_sentence(verdict: &Verdict, against: Against) -> String {
 pub fn ulps(distance: Option<u64>) -> String {
     match distance {
         None => String::new(),
-        Some(1) => "1 ulp".to_owned(),
-        Some(count) => format!("{} ulps", super::number::count(count)),
+        Some(ulps) => counted(ulps, "ulp"),
     }
 }

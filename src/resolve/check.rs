@@ -5,6 +5,7 @@
 
 use super::fields::{Field, Fields, fill};
 use super::rule::{Kind, Name, NodeRule, Occurs, Presence, Rule};
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, Sink, Span, codes, nearest};
 use crate::syntax::{Argument, Node, NumberFault, Property, Value};
 use std::collections::BTreeMap;
@@ -251,7 +252,7 @@ fn extra_argument(node: &Node, rule: &NodeRule, argument: &Argument, path: &str,
     let expected = match count {
         0 => "no argument".to_owned(),
         1 => "one argument".to_owned(),
-        _ => format!("{count} arguments"),
+        _ => counted(count, "argument"),
     };
     let names: Vec<&str> = rule.properties.iter().map(|rule| rule.name.as_ref()).collect();
     let elsewhere = !contains(node.span, argument.span);
@@ -456,11 +457,11 @@ fn length_fault(rule: &Rule, length: usize, path: &str) -> Option<ValueFault> {
     if rule.length.holds(length as f64) {
         return None;
     }
-    let (items, range) = (if length == 1 { "item" } else { "items" }, &rule.length);
+    let (items, range) = (counted(length, "item"), &rule.length);
     Some(ValueFault {
         code: codes::OUT_OF_RANGE,
-        message: format!("`{path}` has {length} {items}, and {range} are expected"),
-        label: format!("{length} {items}"),
+        message: format!("`{path}` has {items}, and {range} are expected"),
+        label: items,
         declared: format!("declared with {range} items"),
         help: None,
     })

@@ -5,6 +5,7 @@ use super::lower::node_of;
 use super::tokens;
 use crate::arithmetic::half::Format;
 use crate::data::spec::LastBatch;
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Plan, Policy, Scaler};
 
@@ -62,11 +63,11 @@ fn shards(
     }
     let diagnostic = Diagnostic::error(
         codes::SHARDS,
-        format!("a batch of {batch} examples is to be cut into {shards} equal shards"),
+        format!("a batch of {} is to be cut into {shards} equal shards", counted(batch, "example")),
     );
     let shards_at = place("train", "shards").map(|span| (span, format!("does not divide {batch}")));
     let batch_at = data.and_then(|data| data.child("batch")).and_then(|batch| batch.span("size"));
-    let batch_at = batch_at.map(|span| (span, format!("has {batch} examples")));
+    let batch_at = batch_at.map(|span| (span, format!("has {}", counted(batch, "example"))));
     let diagnostic = [shards_at, batch_at]
         .into_iter()
         .flatten()

@@ -8,6 +8,7 @@ use crate::data::spec::{
     DataSpec, Format, Header, LabelColumn, LabelRule, LastBatch, Normalise, Over, Sources, Split,
     SyntheticLabels, Vocabulary,
 };
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::Value;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -477,8 +478,11 @@ fn constants(fields: &Fields<'_>, sink: &mut Sink) -> Normalise {
     let nodes = (fields.child("mean"), fields.child("deviation"));
     if let (Some(means), Some(deviations)) = nodes {
         if mean.len() != deviation.len() && !mean.is_empty() && !deviation.is_empty() {
-            let message =
-                format!("{} means and {} deviations do not go together", mean.len(), deviation.len());
+            let message = format!(
+                "{} and {} do not go together",
+                counted(mean.len(), "mean"),
+                counted(deviation.len(), "deviation")
+            );
             let diagnostic = Diagnostic::error(codes::CONFLICT, message)
                 .at(place(deviations), "deviations")
                 .at(place(means), "means");

@@ -5,6 +5,7 @@ use super::expression::RESERVED;
 use super::fields::Fields;
 use super::module::{Module, ModuleKind, is_identifier};
 use super::rule::{Bound, Item, Kind, Name, NodeRule, Presence, Rule};
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::syntax::{Node, Value};
 use camino::Utf8PathBuf;
@@ -91,8 +92,10 @@ pub(super) fn declaration(
         }
     }
     let [node] = modules.as_mut_slice() else {
-        let diagnostic =
-            Diagnostic::error(codes::MODULE_SHAPE, format!("`{name}` declares {} modules", modules.len()));
+        let diagnostic = Diagnostic::error(
+            codes::MODULE_SHAPE,
+            format!("`{name}` declares {}", counted(modules.len(), "module")),
+        );
         let span = modules.get(1).map_or(start, |node| node.span);
         let diagnostic = diagnostic.at(span, "exactly one is expected in a file");
         sink.push(match modules.first() {

@@ -21,6 +21,7 @@ use super::layers;
 use super::module::{Given, Module, Modules, Scope, bind, is_identifier};
 use super::rule::Kind;
 use super::structure::structure;
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, Sink, Span, codes};
 use crate::plan::{Block, Combine, Layer};
 use crate::syntax::{Node, Number, Value};
@@ -143,7 +144,11 @@ impl<'a, 'world> Expander<'a, 'world> {
             let found = nodes.len();
             let diagnostic = Diagnostic::error(
                 codes::MODULE_SHAPE,
-                format!("the body of `{}` comes to {found} nodes, and exactly one is expected", module.name),
+                format!(
+                    "the body of `{}` comes to {}, and exactly one is expected",
+                    module.name,
+                    counted(found, "node")
+                ),
             );
             self.sink.push(diagnostic.at(module.span, format!("a module of kind {}", module.kind.word())));
         }
@@ -384,7 +389,7 @@ impl<'a, 'world> Expander<'a, 'world> {
         if chains.len() < 2 {
             let diagnostic = Diagnostic::error(
                 codes::MISSING_NODE,
-                format!("`parallel` has {} chains, and needs two", chains.len()),
+                format!("`parallel` has {}, and needs two", counted(chains.len(), "chain")),
             );
             self.sink.push(
                 diagnostic

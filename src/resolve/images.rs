@@ -4,6 +4,7 @@ use super::data::{conflict, place, sizes_of};
 use super::fields::Fields;
 use super::tokens::refuse;
 use crate::data::spec::{Fit, Format, Images};
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, Sink, codes};
 
 /// How pictures become examples.
@@ -29,7 +30,7 @@ pub(super) fn lower(fields: &Fields<'_>, sink: &mut Sink) -> Images {
                 let count = sizes.len();
                 let diagnostic = Diagnostic::error(
                     codes::OUT_OF_RANGE,
-                    format!("`size` has {count} values, and takes a height and a width"),
+                    format!("`size` has {}, and takes a height and a width", counted(count, "value")),
                 );
                 sink.push(diagnostic.at(place(node), "two sizes are expected").help("write `size 224 224`"));
             }

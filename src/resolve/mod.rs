@@ -34,6 +34,7 @@ pub use primitives::OP_KINDS;
 pub use rule::{Kind, NodeRule, Occurs, Presence, Range, Rule};
 
 use crate::arithmetic::half::Format;
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, FileId, Severity, Sink, SourceMap, Span, codes};
 use crate::plan::initial::InitialRule;
 use crate::plan::{Plan, Policy};
@@ -77,14 +78,36 @@ pub fn read(path: &Utf8Path, world: &dyn World) -> Result<String, Box<Diagnostic
         };
         unreadable(format!("`{path}` cannot be read: {}", module::reason(&fault)), help)
     })?;
-    String::from_utf8(bytes).map_err(|fault| {
+    let text = String::from_utf8(bytes).map_err(|fault| {
         let at = fault.utf8_error().valid_up_to();
         let line = fault.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         unreadable(
             format!("`{path}` is not UTF-8 text: byte {at}, on line {line}, is no part of a character"),
             "save the file as UTF-8",
         )
-    })
+    })?;
+    match other_document(&text) {
+        Some(found) => {
+            let manifest = path.with_extension("kdl");
+            let help = if manifest != path && world.stamp(&manifest).is_some() {
+                format!("its manifest is `{manifest}`")
+            } else {
+                "name the manifest, such as `manifest.kdl`".to_owned()
+            };
+            Err(unreadable(format!("`{path}` is {found}, expected a manifest"), &help))
+        }
+        None => Ok(text),
+    }
+}
+
+/// What a text is that amp writes itself and that is no manifest, by its first line.
+fn other_document(text: &str) -> Option<&'static str> {
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("//"))?;
+    match first {
+        _ if first.starts_with("lock version=") => Some("a lock"),
+        _ if first.starts_with('{') && first.contains("\"event\":\"started\"") => Some("a record"),
+        _ => None,
+    }
 }
 
 /// Resolves a manifest's text, which is added to the sources; modules are looked for beside `path`.
@@ -139,7 +162,7 @@ fn shorten(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.truncate(MAX_FAULTS);
     if let (1.., Some(last)) = (more, diagnostics.last_mut()) {
         let help = last.help.take().map_or(String::new(), |help| format!("{help}\n"));
-        last.help = Some(format!("{help}{more} more faults are not shown"));
+        last.help = Some(format!("{help}{} not shown", counted(more, "more fault")));
     }
 }
 

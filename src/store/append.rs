@@ -4,6 +4,7 @@
 //! is cut back to its last whole line. Invariant: up to [`Appender::length`] the file holds whole lines only.
 
 use super::{StoreError, atomic};
+use crate::diag::number::counted;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -46,7 +47,7 @@ impl Appender {
         let content = atomic::read_file(path)?;
         let kept =
             usize::try_from(length).ok().and_then(|length| content.get(..length)).ok_or_else(|| {
-                let reason = format!("found {} bytes, expected at least {length}", content.len());
+                let reason = format!("found {}, expected at least {length}", counted(content.len(), "byte"));
                 StoreError::BrokenLine { path: path.to_owned(), reason }
             })?;
         if kept.last().is_some_and(|byte| *byte != b'\n') {

@@ -17,10 +17,11 @@ pub trait World {
     /// True when the path is a folder.
     fn is_folder(&self, path: &Utf8Path) -> bool;
 
-    /// All files under a folder as paths relative to it, sorted by their bytes; links are followed to files only.
+    /// All that is no folder under a folder as paths relative to it, sorted by their bytes; links are followed. A link to nothing, a
+    /// pipe or a device is among them, for whoever reads it is told what it is.
     ///
     /// # Errors
-    /// The operating system's error, naming the path.
+    /// The operating system's error, as [`Below`] where it is about something inside of the folder.
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>>;
 
     /// The names of the folders in a folder, empty ones too, sorted by their bytes.
@@ -112,6 +113,73 @@ impl NotRegular {
     }
 }
 
+/// A link that leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenLink {
+    /// The link.
+    pub path: Utf8PathBuf,
+    /// What it names.
+    pub to: String,
+}
+
+impl fmt::Display for BrokenLink {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is a link to `{}`, and nothing is there", self.path, self.to)
+    }
+}
+
+impl std::error::Error for BrokenLink {}
+
+impl BrokenLink {
+    /// What an error of [`World::read`] says of the path, if this is why.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref().and_then(|inner| inner.downcast_ref())
+    }
+
+    fn at(path: &Utf8Path) -> Option<Self> {
+        let to = path.read_link_utf8().ok()?;
+        Some(Self { path: path.to_owned(), to: to.into_string() })
+    }
+}
+
+/// An error about something inside of the folder that was asked about.
+#[derive(Debug)]
+pub struct Below {
+    /// Relative to the folder.
+    pub path: Utf8PathBuf,
+    /// What the operating system says.
+    pub error: io::Error,
+}
+
+impl fmt::Display for Below {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}`: {}", self.path, self.error)
+    }
+}
+
+impl std::error::Error for Below {}
+
+impl Below {
+    /// What an error of [`World::files_under`] is about, if that is not the folder itself.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref().and_then(|inner| inner.downcast_ref())
+    }
+
+    /// The error of a walk, with the path that it is about.
+    fn walking(folder: &Utf8Path, error: walkdir::Error) -> io::Error {
+        let path = error.path().and_then(Utf8Path::from_path).and_then(|path| path.strip_prefix(folder).ok());
+        let path = path.filter(|path| !path.as_str().is_empty()).map(Utf8Path::to_owned);
+        let error = match error.loop_ancestor() {
+            Some(above) => io::Error::other(format!("a link back to `{}`, above it", above.display())),
+            None => io::Error::from(error),
+        };
+        match path {
+            Some(path) => io::Error::new(error.kind(), Self { path, error }),
+            None => error,
+        }
+    }
+}
+
 /// What a path is that is no regular file; folders are left to the error that reading one gives.
 #[cfg(unix)]
 fn irregular(metadata: &std::fs::Metadata) -> Option<&'static str> {
@@ -141,7 +209,10 @@ impl World for Disk {
     #[expect(clippy::disallowed_methods, reason = "this is the one reader of source files")]
     fn read(&self, path: &Utf8Path) -> io::Result<Vec<u8>> {
         // Asked before it is opened, for opening a pipe waits until somebody writes.
-        let metadata = fs_err::metadata(path)?;
+        let metadata = fs_err::metadata(path).map_err(|error| match BrokenLink::at(path) {
+            Some(link) if error.kind() == io::ErrorKind::NotFound => io::Error::new(error.kind(), link),
+            _ => error,
+        })?;
         if let Some(found) = irregular(&metadata) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -162,17 +233,22 @@ impl World for Disk {
     fn files_under(&self, folder: &Utf8Path) -> io::Result<Vec<Utf8PathBuf>> {
         let mut files = Vec::new();
         for entry in walkdir::WalkDir::new(folder).follow_links(true) {
-            let entry = entry?;
-            if entry.file_type().is_file() {
-                let path = Utf8Path::from_path(entry.path()).ok_or_else(|| {
-                    io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        format!("the name {} is not UTF-8", entry.path().display()),
-                    )
-                })?;
-                let relative = path.strip_prefix(folder).map_err(io::Error::other)?;
-                files.push(relative.to_owned());
-            }
+            let path = match entry {
+                Ok(entry) if entry.file_type().is_dir() => continue,
+                Ok(entry) => entry.into_path(),
+                Err(error) => match error.path().filter(|path| path.is_symlink() && *path != folder) {
+                    // A link to nothing is listed, and told by whoever reads it.
+                    Some(link) if error.io_error().map(io::Error::kind) == Some(io::ErrorKind::NotFound) => {
+                        link.to_owned()
+                    }
+                    _ => return Err(Below::walking(folder, error)),
+                },
+            };
+            let path = Utf8Path::from_path(&path).ok_or_else(|| {
+                let message = format!("the name {} is not UTF-8", path.display());
+                io::Error::new(io::ErrorKind::InvalidData, message)
+            })?;
+            files.push(path.strip_prefix(folder).map_err(io::Error::other)?.to_owned());
         }
         files.sort_by(|left, right| left.as_str().as_bytes().cmp(right.as_str().as_bytes()));
         Ok(files)

@@ -7,6 +7,7 @@ mod commands;
 mod damage;
 mod exits;
 mod faults;
+mod first_use;
 mod kills;
 mod language;
 mod locks;

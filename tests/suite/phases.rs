@@ -60,6 +60,16 @@ fn the_record_says_which_policy_takes_over_and_why() {
     ] {
         assert!(shown.contains(line), "{line} in\n{shown}");
     }
+    for stage in ["precision", "step"] {
+        let shown = place.amp(&["graph", "--stage", stage]).ends(0).stdout;
+        let named = shown.lines().filter(|line| line.contains(": std:precision/")).count();
+        assert_eq!(named, 3, "{stage} of each policy:\n{shown}");
+        let document = place.amp(&["graph", "--stage", stage, "--json"]).ends(0).json();
+        let later = document["later"].as_array().expect("later policies");
+        let names: Vec<_> = later.iter().map(|later| later["policy"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["std:precision/amp-bf16", "std:precision/fp32"]);
+        assert!(later.iter().all(|later| later["stage"]["digest"] != document["digest"]), "{stage}");
+    }
 }
 
 #[test]
@@ -119,6 +129,10 @@ fn fp8_trains_and_goes_on_where_it_was_killed() {
     let said = kill_and_resume(&|arguments| amp(arguments), &place.path(""), 3, 5);
     assert!(said.starts_with("3 kills"), "{said}");
     let record = latest(&place.path("straight")).expect("a record");
+    // A checkpoint of parameters has no histories, and that is said.
+    let run = record.parent().and_then(std::path::Path::to_str).expect("a path");
+    let answer = place.amp(&["predict", "--checkpoint", run, "--out", "p.safetensors"]).ends(0);
+    assert!(answer.stderr.contains("the policy delays the scales of FP8"), "{}", answer.stderr);
     let text = std::fs::read_to_string(record).expect("a record");
     let losses: Vec<f64> = text
         .lines()

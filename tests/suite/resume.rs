@@ -183,7 +183,7 @@ fn two_processes_on_one_run_are_one_too_many() {
         assert!(Instant::now() < deadline, "no step within a minute");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let answer = place.amp(&["run", "--resume"]).ends(1);
+    let answer = place.amp(&["run", "--resume"]).ends(3);
     assert!(
         answer.stderr.contains("AMP0711") && answer.stderr.contains("another process"),
         "{}",

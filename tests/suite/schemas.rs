@@ -176,6 +176,10 @@ fn every_document_agrees_with_its_schema() {
     ] {
         answer(words(line));
     }
+    place.write("manifest.kdl", super::phases::changing());
+    answer(words("graph --stage precision"));
+    answer(words("graph --stage step"));
+    place.write("manifest.kdl", SMALL);
     place.write("ds_config.json", r#"{"fp16": {"enabled": true}}"#);
     answer(words("import ds_config.json"));
     let first = answer(words("run --record"));

@@ -165,24 +165,22 @@ fn workers_change_their_policy_together() {
 }
 
 #[test]
-fn maxima_of_delayed_scaling_do_not_travel() {
+fn maxima_of_delayed_scaling_are_those_of_all_workers() {
     let manifest = SMALL
         .replace("cnn\" channels=8 classes=10 dropout=0.25 norm=#true", "mlp\" hidden=32 layers=3 classes=10")
         .replace("amp-fp16\"", "fp8-hybrid\" first=0")
         .replace("batch 32 shuffle=#true", "batch 32 shuffle=#true last=\"drop\"")
-        .replace("clip-norm=1.0", "clip-norm=1.0 shards=2");
-    let place = Place::with_manifest(&manifest);
-    let answer = place.amp(&["run", "--workers", "2"]).ends(2);
-    assert!(
-        answer.stderr.contains("delayed scaling") && answer.stderr.contains("current"),
-        "{}",
-        answer.stderr
-    );
-    let _ = place.amp(&["run", "-q"]).ends(0);
-    place.write("manifest.kdl", manifest.replace("first=0", "first=0 scaling=\"current\""));
-    let _ = place.amp(&["run", "-q", "--workers", "2", "--store", "2"]).ends(0);
-    let _ = place.amp(&["run", "-q", "--store", "1"]).ends(0);
-    assert!(left(&place, "1") == left(&place, "2"));
+        .replace("batch 32 ", "batch 64 ")
+        .replace("clip-norm=1.0", "clip-norm=1.0 shards=4");
+    for scaling in ["delayed", "current"] {
+        let place =
+            Place::with_manifest(&manifest.replace("first=0", &format!("first=0 scaling=\"{scaling}\"")));
+        let runs = ["1", "2", "3"].map(|workers| {
+            let _ = place.amp(&["run", "-q", "--workers", workers, "--store", workers]).ends(0);
+            left(&place, workers)
+        });
+        assert!(runs[0] == runs[1] && runs[0] == runs[2], "{scaling}");
+    }
 }
 
 #[test]

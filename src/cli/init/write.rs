@@ -3,6 +3,7 @@
 use super::kinds::{self, Kind};
 use crate::data::look::{Look, TextLook};
 use crate::data::spec::Fit;
+use crate::diag::number::counted;
 use crate::resolve::describe::literal;
 use crate::syntax::Value;
 use std::fmt::Write as _;
@@ -13,8 +14,8 @@ pub fn manifest(kind: &Kind, files: &[String], look: &Look, shape: &[usize]) -> 
     let mut text = "amp 1\n\n".to_owned();
     let _ = writeln!(
         text,
-        "// {} examples of shape {}; {}.",
-        look.examples,
+        "// {} of shape {}; {}.",
+        counted(look.examples, "example"),
         sizes(&look.shape),
         look.notes.join("; ")
     );

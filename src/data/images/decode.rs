@@ -9,6 +9,7 @@ use super::resample::{in_proportion, middle, scale};
 use super::{jpeg, png};
 use crate::data::spec::{Fit, Images};
 use crate::data::{DataFault, codes};
+use crate::diag::number::counted;
 
 /// Pixels of the largest picture: more than any camera of a data set, and less than what exhausts memory.
 pub const MOST_PIXELS: usize = 1 << 27;
@@ -36,8 +37,8 @@ pub(super) fn refuse(message: impl Into<String>) -> DataFault {
 /// A file that ends too early.
 pub(super) fn cut_off(bytes: &[u8]) -> DataFault {
     refuse(format!(
-        "found the end of the file after {} bytes, expected the end of the picture before it",
-        bytes.len()
+        "found the end of the file after {}, expected the end of the picture before it",
+        counted(bytes.len(), "byte")
     ))
     .help(FETCH_AGAIN)
 }

@@ -6,6 +6,7 @@
 
 use crate::data::source::{self, TreeFile};
 use crate::data::{DataFault, SourceDigest, codes};
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::world::World;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -109,7 +110,8 @@ pub fn few(mut faults: Vec<DataFault>) -> Vec<DataFault> {
     let more = faults.len().saturating_sub(MOST_FAULTS);
     faults.truncate(MOST_FAULTS);
     if let Some(last) = faults.last_mut().filter(|_| more > 0) {
-        last.message.push_str(&format!("; {more} more files have faults"));
+        let have = if more == 1 { "has" } else { "have" };
+        last.message.push_str(&format!("; {} {have} faults", counted(more, "more file")));
     }
     faults
 }

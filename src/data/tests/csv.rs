@@ -72,7 +72,7 @@ fn a_header_is_told_by_having_no_number() {
     assert_eq!(code, 723);
     assert_eq!(
         text,
-        "d.csv:1:2: found 2 numbers and 1 other fields, such as `5x`, in the first row, expected names or numbers only"
+        "d.csv:1:2: found 2 numbers and 1 other field, such as `5x`, in the first row, expected names or numbers only"
     );
 }
 

@@ -6,6 +6,7 @@ use super::threads::Threads;
 use crate::arithmetic::Isa;
 use crate::arithmetic::philox::Stream;
 use crate::autodiff::samples::{self, Sample};
+use crate::diag::number::counted;
 use crate::exec::backend::Backend as _;
 use crate::exec::scaling::Scaling;
 use crate::plan::{AtFloor, ScaleKnobs, Scaler, SkipRules};

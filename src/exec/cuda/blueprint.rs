@@ -247,12 +247,13 @@ impl Blueprint {
         let tensors: Vec<Tensor> = (0..program.buffers.len())
             .map(|buffer| {
                 let owner = program.owner(buffer);
-                let address = match &program.buffers[owner].place {
+                let first = match &program.buffers[owner].place {
                     Place::Cell(name) => bases.persistent + self.cells[name].offset as u64,
                     // An inner result of a group has no memory, which kernels know by this.
                     _ => planned.offsets[owner].map_or(0, |offset| bases.results + offset as u64),
                 };
-                Tensor { address, format: planned.formats[buffer] }
+                let format = planned.formats[buffer];
+                Tensor { address: first + (planned.starts[buffer] * format.bytes()) as u64, format }
             })
             .collect();
         launches.list.clear();
@@ -266,6 +267,7 @@ impl Blueprint {
                 value: step.value(program.buffers[*buffer].value),
                 pitch: planned.pitches[*buffer],
                 tail: planned.tails[program.owner(*buffer)],
+                scale: planned.scales[*buffer].map_or(Tensor::NONE, |scale| tensors[scale]),
             };
             let operands = |edges: &[BufferId]| edges.iter().map(operand).collect::<Vec<Operand<'_>>>();
             let call_of = |node: usize, instruction: &Instruction, inputs, outputs| Call {

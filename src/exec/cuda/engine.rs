@@ -114,18 +114,7 @@ impl Engine {
     /// Runs a part of a training program.
     fn run(&mut self, stage: usize, part: usize) -> Result<(), ExecFault> {
         let Self { device, stages, profile, .. } = self;
-        let section = &stages[stage].train.parts[part];
-        let Some(profile) = profile else { return run(&mut **device, section) };
-        for launch in &section.launches {
-            device.synchronise()?;
-            let watch = Stopwatch::start();
-            device.launch(launch)?;
-            device.synchronise()?;
-            let time = profile.entry(launch.described()).or_default();
-            time.calls += 1;
-            time.seconds += watch.seconds();
-        }
-        Ok(())
+        run_measured(&mut **device, &stages[stage].train.parts[part], profile)
     }
 
     /// A persistent value's first byte, and what it holds.
@@ -371,7 +360,7 @@ impl Backend for Engine {
         self.note(stage, found, 2)?;
         let to = self.bases.report() + 12;
         self.device.launch(&Launch::Copy { from: self.bases.culprit(), to, bytes: 4 })?;
-        run(&mut *self.device, &self.fingerprint)?;
+        run_measured(&mut *self.device, &self.fingerprint, &mut self.profile)?;
         self.begun = Some((stage, losses, batches.len()));
         Ok(())
     }
@@ -486,6 +475,25 @@ fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {
         Some(graph) => device.replay(graph),
         None => section.launches.iter().try_for_each(|launch| device.launch(launch)),
     }
+}
+
+/// Runs a section; where there is a profile, launch by launch, each of which is waited for and timed.
+fn run_measured(
+    device: &mut dyn Device,
+    section: &Section,
+    profile: &mut Option<BTreeMap<String, OpTime>>,
+) -> Result<(), ExecFault> {
+    let Some(profile) = profile else { return run(device, section) };
+    for launch in &section.launches {
+        device.synchronise()?;
+        let watch = Stopwatch::start();
+        device.launch(launch)?;
+        device.synchronise()?;
+        let time = profile.entry(launch.described()).or_default();
+        time.calls += 1;
+        time.seconds += watch.seconds();
+    }
+    Ok(())
 }
 
 /// Elements of a value on the device, widened exactly.

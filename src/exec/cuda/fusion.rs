@@ -5,7 +5,10 @@
 //! that it would have been stored in, so a chain is faster and nothing else.
 
 mod batch_norm;
+mod parts;
 mod rows;
+
+pub(super) use parts::place_parts;
 
 use super::memory::Planned;
 use crate::exec::program::{Action, BufferId, Instruction, Place};
@@ -65,7 +68,11 @@ impl<'a> View<'a> {
     fn new(planned: &'a Planned, nodes: &'a [Node], values: &'a [Value], kept: &[BufferId]) -> Self {
         let program = &planned.program;
         let owners = |buffers: &[BufferId]| buffers.iter().map(|buffer| program.owner(*buffer)).collect();
-        let reads = program.instructions.iter().map(|instruction| owners(&instruction.inputs)).collect();
+        let reads = program.instructions.iter().map(|instruction| {
+            let scales = instruction.inputs.iter().filter_map(|buffer| planned.scales[*buffer]);
+            owners(&instruction.inputs.iter().copied().chain(scales).collect::<Vec<BufferId>>())
+        });
+        let reads = reads.collect();
         let writes = program.instructions.iter().map(|instruction| owners(&instruction.outputs)).collect();
         let taken = vec![false; program.instructions.len()];
         Self { planned, nodes, values, reads, writes, kept: owners(kept), taken }

@@ -61,10 +61,17 @@ impl Arguments {
     /// A `Tensor`.
     #[must_use]
     pub fn tensor(self, tensor: Tensor) -> Self {
-        // Four bytes behind the format are there for alignment.
+        self.rows(tensor, 0)
+    }
+
+    /// A `Tensor` whose rows begin `pitch` elements apart, for kernels that ask.
+    #[must_use]
+    pub fn rows(self, tensor: Tensor, pitch: usize) -> Self {
+        let pitch = i32::try_from(pitch).unwrap_or(i32::MAX);
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&tensor.address.to_le_bytes());
         bytes[8..12].copy_from_slice(&number(tensor.format).to_le_bytes());
+        bytes[12..].copy_from_slice(&pitch.to_le_bytes());
         self.bytes(&bytes)
     }
 

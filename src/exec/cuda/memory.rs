@@ -4,7 +4,14 @@
 //! the same memory; a cast to tf32 is the same memory, rounded as it is read; and a value whose only reader is a cast to a narrower
 //! format is written narrow at once. Not where memory is written again while the cast is in use. No bit changes by it.
 //!
+//! *Parts that are no copies.* A slice along the last axis is read where the whole lies, and a gradient of such a slice is written where
+//! the sum of all lies, where what touches it takes rows that lie apart (`fusion/parts.rs`).
+//!
+//! *Unscaling that writes nothing.* Who reads a gradient may divide it by the scale as it is read (`memory/unscale.rs`).
+//!
 //! *Places.* Results whose lifetimes overlap lie apart; large ones are placed first, each at the lowest address that is free.
+
+mod unscale;
 
 use super::fusion::{self, Group};
 use super::launch::ALIGNMENT;
@@ -23,9 +30,13 @@ pub struct Planned {
     pub rows: Vec<usize>,
     /// For each buffer the elements from a row to the next: those of a row, or more where that makes rows begin at 16 bytes.
     pub pitches: Vec<usize>,
+    /// For each buffer the elements of its memory's owner before its first: more than 0 for parts of rows alone.
+    pub starts: Vec<usize>,
     /// For each buffer that owns memory the elements behind it, which are 0 between instructions: what makes a weight, or its gradient,
     /// as high as the rows of its logits are apart.
     pub tails: Vec<usize>,
+    /// For each buffer the scale that its numbers are divided by as they are read, if they are.
+    pub scales: Vec<Option<BufferId>>,
     /// For each buffer that owns memory in the block of results its first byte.
     pub offsets: Vec<Option<usize>>,
     /// Bytes of the block.
@@ -43,13 +54,17 @@ impl Planned {
         let row = |value: ValueId| values[value.index()].shape.last().copied().unwrap_or(1);
         let rows: Vec<usize> = program.buffers.iter().map(|buffer| row(buffer.value)).collect();
         let pitches = rows.clone();
-        let tails = vec![0; program.buffers.len()];
+        let (tails, starts) = (vec![0; program.buffers.len()], vec![0; program.buffers.len()]);
+        let scales = vec![None; program.buffers.len()];
         let groups = Vec::new();
-        let mut planned = Self { program, formats, rows, pitches, tails, offsets, bytes: 0, groups };
+        let mut planned =
+            Self { program, formats, rows, pitches, starts, tails, scales, offsets, bytes: 0, groups };
         let kept: Vec<BufferId> = keep.iter().filter_map(|value| planned.program.buffer_of(*value)).collect();
+        planned.unscale_as_read(nodes, &kept);
         planned.fold_casts(nodes, &kept);
         planned.widen_rows(nodes, values, &kept);
         planned.add_tails(nodes, &kept);
+        fusion::place_parts(&mut planned, nodes, values, &kept);
         fusion::fuse(&mut planned, nodes, values, &kept);
         planned.assign(&kept);
         planned
@@ -72,19 +87,24 @@ impl Planned {
             let cast = matches!(instruction.action, Action::Run(node) if nodes[node].op == Op::Cast);
             let (from, to) = (instruction.inputs[0], instruction.outputs.first().copied());
             if let (true, Some(to)) = (cast, to)
-                && self.fold(time, from, to, kept)
+                && (self.fold(time, from, to, kept) || self.moves_instead(time, from, to, kept))
             {
                 folded.push(time);
                 casts.insert(to);
                 self.settle_views(&casts);
             }
         }
+        self.leave_out(&folded);
+    }
+
+    /// Takes instructions out of the program; their times ascend.
+    pub(super) fn leave_out(&mut self, times: &[usize]) {
         let mut time = 0;
         self.program.instructions.retain(|_| {
             time += 1;
-            folded.binary_search(&(time - 1)).is_err()
+            times.binary_search(&(time - 1)).is_err()
         });
-        self.program.first_part -= folded.iter().filter(|time| **time < self.program.first_part).count();
+        self.program.first_part -= times.iter().filter(|time| **time < self.program.first_part).count();
     }
 
     /// Makes the result of a cast another view of its operand, if that changes no bit.
@@ -129,6 +149,24 @@ impl Planned {
         }
         self.program.buffers[to].place = Place::View(from);
         true
+    }
+
+    /// Lets the move of a cast's result to the other layout take the operand instead, and round it, if nothing else reads the result.
+    fn moves_instead(&mut self, time: usize, from: BufferId, to: BufferId, kept: &[BufferId]) -> bool {
+        let [reader] = *self.times(to, |instruction| &instruction.inputs) else { return false };
+        let reading = &self.program.instructions[reader];
+        let moves = matches!(reading.action, Action::Relayout) && reading.inputs == [to];
+        let once = self.times(to, |instruction| &instruction.outputs) == [time];
+        let rounds = once && self.formats[to] == self.formats[reading.outputs[0]];
+        let written = self.times(self.program.owner(from), |instruction| &instruction.outputs);
+        let steady = !written.iter().any(|write| (time..=reader).contains(write));
+        let leaves = kept.iter().any(|buffer| self.program.owner(*buffer) == to);
+        let owns = matches!(self.program.buffers[to].place, Place::Slot(_));
+        let taken = moves && rounds && steady && !leaves && owns && self.formats[from] == DType::F32;
+        if taken {
+            self.program.instructions[reader].inputs = vec![from];
+        }
+        taken
     }
 
     /// When instructions touch the memory of a buffer that owns it.
@@ -281,7 +319,18 @@ impl Planned {
     }
 }
 
-/// Whether the kernels of an op take rows of this operand, or of this result, that lie apart.
+/// Whether the kernels of an op take this operand, or make this result, as a part of wider rows, which begin at 16 bytes: a slice along
+/// the last axis where it lies, or the gradient of one where the sum of all lies, with +0 for each -0 as that sum has.
+pub(super) fn takes_part(op: &Op, index: usize, is_result: bool) -> bool {
+    match op {
+        // Queries, keys and values; in the backward pass behind dy.
+        Op::Attention(_) => !is_result && index < 3,
+        Op::AttentionBackward { .. } => index < if is_result { 3 } else { 4 },
+        _ => false,
+    }
+}
+
+/// Whether the kernels of an op take rows of this operand, or of this result, that lie apart. What lies between them may be read as 0.
 fn pitched(op: &Op, index: usize, is_result: bool) -> bool {
     match op {
         Op::Linear { .. } => is_result,

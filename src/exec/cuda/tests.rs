@@ -8,6 +8,8 @@ mod batch_norm;
 mod cases;
 mod chains;
 mod image;
+mod layer_norm;
+mod library;
 mod linear;
 mod memory;
 mod near;
@@ -37,6 +39,7 @@ use crate::exec::cpu::threads::Threads;
 use crate::exec::program::Layout;
 use crate::exec::schedule::decimal;
 use crate::graph::{DType, Op, Role, Value};
+use std::collections::BTreeMap;
 
 /// The devices that tests run on: none where there is neither a GPU nor a C++ compiler.
 fn devices() -> Vec<Box<dyn Device>> {
@@ -68,6 +71,12 @@ struct Case {
     stored: Vec<Option<DType>>,
     /// How results are stored, likewise.
     written: Vec<Option<DType>>,
+    /// Operands, by their number, whose rows are parts of wider ones: where they begin there, and how far they are apart.
+    parts: BTreeMap<usize, (usize, usize)>,
+    /// The same of results.
+    result_parts: BTreeMap<usize, (usize, usize)>,
+    /// Operands, by their number, that are divided by a scale as they are read.
+    scales: BTreeMap<usize, f32>,
     position: u64,
     /// Whether the device's library for convolutions is asked.
     convolved: bool,
@@ -79,7 +88,21 @@ impl Case {
         let (stored, written) = (vec![None; inputs.len()], vec![None; outputs.len()]);
         let in_place = vec![None; outputs.len()];
         let (layout, position, convolved) = (Layout::RowMajor, 3, true);
-        Self { op, layout, inputs, outputs, in_place, stored, written, position, convolved }
+        let (parts, result_parts, scales) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self {
+            op,
+            layout,
+            inputs,
+            outputs,
+            in_place,
+            stored,
+            written,
+            parts,
+            result_parts,
+            scales,
+            position,
+            convolved,
+        }
     }
 
     /// Runs the op on the CPU backend: the bits to expect.
@@ -93,7 +116,12 @@ impl Case {
         isa: Isa,
         run: impl FnOnce(&cpu::dispatch::Call<'_>, &mut [Buffer]) -> T,
     ) -> (T, Vec<Buffer>) {
-        let rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
+        let mut rounded: Vec<Buffer> = self.inputs.iter().zip(&self.stored).map(rounded).collect();
+        for (index, scale) in &self.scales {
+            let inverse = (1.0 / f64::from(*scale)) as f32;
+            let elements = self.inputs[*index].0.elements();
+            rounded[*index].floats_mut(elements).iter_mut().for_each(|x| *x *= inverse);
+        }
         let mut outputs: Vec<Buffer> = self
             .outputs
             .iter()
@@ -163,7 +191,15 @@ impl Case {
             .collect();
         let position = device.allocate(256).expect("memory");
         device.upload(position, &self.position.to_le_bytes()).expect("an upload");
-        let (ins, outs) = (as_operands(&inputs), as_operands(&outputs));
+        let mut ins = as_operands(&inputs);
+        self.parts.iter().for_each(|(index, place)| scatter(device, &mut ins[*index], *place));
+        for (index, scale) in &self.scales {
+            let address = device.allocate(4).expect("memory");
+            device.upload(address, &scale.to_le_bytes()).expect("an upload");
+            ins[*index].scale = Tensor::f32(address);
+        }
+        let mut outs = as_operands(&outputs);
+        self.result_parts.iter().for_each(|(index, place)| scatter(device, &mut outs[*index], *place));
         let asked = self.convolved && device.has_convolutions();
         let all = Convolutions::new(asked);
         let mut call = Call {
@@ -183,7 +219,11 @@ impl Case {
             call.convolutions = &refused;
         }
         launch(device, &call)?;
-        Some(outputs.iter().map(|(tensor, value)| from_device(device, *tensor, value)).collect())
+        let read = |(index, operand): (usize, &Operand<'_>)| match self.result_parts.get(&index) {
+            Some((start, _)) => gather(device, operand, *start),
+            None => from_device(device, operand.tensor, operand.value),
+        };
+        Some(outs.iter().enumerate().map(read).collect())
     }
 
     /// Checks the bits on every device.
@@ -233,6 +273,41 @@ impl Case {
 
 fn as_operands<'a>(edges: &[(Tensor, &'a Value)]) -> Vec<Operand<'a>> {
     edges.iter().map(|(tensor, value)| Operand::new(*tensor, value)).collect()
+}
+
+/// What memory that nobody writes holds.
+const UNTOUCHED: u8 = 0xa5;
+
+/// Moves an operand to rows of wider ones, (first column, columns), whose other columns hold what is no number to compute with.
+fn scatter(device: &mut dyn Device, operand: &mut Operand<'_>, (start, pitch): (usize, usize)) {
+    let (width, (rows, row)) = (operand.tensor.format.bytes(), operand.rows_and_columns());
+    let mut close = vec![0; rows * row * width];
+    device.download(operand.tensor.address, &mut close).expect("a download");
+    let mut bytes = vec![UNTOUCHED; (rows * pitch).max(1) * width];
+    for (from, to) in close.chunks(row * width).zip(bytes.chunks_mut(pitch * width)) {
+        to[start * width..][..from.len()].copy_from_slice(from);
+    }
+    let address = device.allocate(bytes.len()).expect("memory");
+    device.upload(address, &bytes).expect("an upload");
+    operand.tensor.address = address + (start * width) as u64;
+    operand.pitch = pitch;
+}
+
+/// Reads a result from wider rows, of which nothing else was written.
+fn gather(device: &mut dyn Device, operand: &Operand<'_>, start: usize) -> Buffer {
+    let (width, (rows, row)) = (operand.tensor.format.bytes(), operand.rows_and_columns());
+    let mut bytes = vec![0; rows * operand.pitch * width];
+    device.download(operand.tensor.address - (start * width) as u64, &mut bytes).expect("a download");
+    let mut close = Vec::new();
+    for line in bytes.chunks(operand.pitch * width) {
+        let (before, rest) = line.split_at(start * width);
+        let (own, after) = rest.split_at(row * width);
+        assert!(before.iter().chain(after).all(|byte| *byte == UNTOUCHED), "written beside a part");
+        close.extend_from_slice(own);
+    }
+    let address = device.allocate(close.len().max(1)).expect("memory");
+    device.upload(address, &close).expect("an upload");
+    from_device(device, Tensor { address, format: operand.tensor.format }, operand.value)
 }
 
 /// The convolutions of a node that the device's library does not make.

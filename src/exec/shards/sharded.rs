@@ -33,6 +33,8 @@ pub struct Sharded {
 #[derive(Default)]
 struct Names {
     gradients: Vec<(String, usize)>,
+    /// The greatest magnitudes of FP8 tensors over the micro-batches so far, which are of all shards where the scaling is delayed.
+    maxima: Vec<(String, usize)>,
     /// Running statistics where a shard leaves them.
     statistics: Vec<(String, usize)>,
     /// Running statistics where the update takes them from.
@@ -60,7 +62,9 @@ impl Sharded {
         let name = |id: &ValueId| (step.value(*id).name.clone(), step.value(*id).elements());
         let commits: Vec<&Node> =
             step.update.iter().filter(|node| matches!(node.op, Op::CommitBuffer { .. })).collect();
+        let records = step.update.iter().filter(|node| matches!(node.op, Op::RecordMaximum { .. }));
         Names {
+            maxima: records.map(|node| name(&node.inputs[0])).collect(),
             gradients: step.gradients.iter().map(name).collect(),
             statistics: commits.iter().map(|node| name(&node.inputs[1])).collect(),
             committed: commits.iter().map(|node| name(&node.inputs[0])).collect(),
@@ -98,7 +102,9 @@ impl Sharded {
         let names = self.names(stage);
         let (tree, statistics) = self.shards(stage, batches, number, &names)?;
         let mut sums = self.exchange.reduce(number, seal.as_ref(), tree)?;
-        // The losses' sum travels behind the gradients.
+        // The losses' sum travels behind the gradients, the greatest magnitudes behind it.
+        let maxima = sums.split_off(sums.len().saturating_sub(names.maxima.len()));
+        self.write(&names.maxima, &maxima)?;
         let losses = sums.pop().unwrap_or(f32::NAN);
         self.write(&names.gradients, &sums)?;
         if !names.committed.is_empty() {
@@ -119,13 +125,15 @@ impl Sharded {
         names: &Names,
     ) -> Result<(Tree, Vec<f32>), ExecFault> {
         let own = self.exchange.own();
-        let (mut tree, mut statistics) = (Tree::new(self.shards), Vec::new());
+        let tree = Tree::new(self.shards).with_maxima(names.maxima.len());
+        let (mut tree, mut statistics) = (tree, Vec::new());
         let zeros = vec![0.0; names.gradients.iter().map(|(_, elements)| elements).sum()];
         for (shard, batches) in own.zip(batches.chunks(self.accumulate as usize)) {
             let position = (number * u64::from(self.shards) + u64::from(shard)) * u64::from(self.accumulate);
             let losses = self.inner.accumulate(stage, batches, position)?;
             let mut values = self.read(&names.gradients)?;
             values.push(losses);
+            values.extend(self.read(&names.maxima)?);
             self.write(&names.gradients, &zeros)?;
             if shard == 0 {
                 statistics = self.read(&names.statistics)?;

@@ -87,6 +87,21 @@ fn the_sum_is_the_same_whoever_knows_what_and_comes_first() {
 }
 
 #[test]
+fn greatest_magnitudes_are_not_added() {
+    // Sums of two values, then two magnitudes, in every order that shards can come in.
+    let leaves = [[1.0, 2.0, 3.0, 0.5], [4.0, 8.0, 1.0, f32::INFINITY], [16.0, 32.0, 7.0, 0.25]];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let mut tree = Tree::new(3).with_maxima(2);
+        order.into_iter().for_each(|shard| tree.add(Place::leaf(shard as u32), leaves[shard].to_vec()));
+        assert_eq!(tree.total().expect("all"), [21.0, 42.0, 7.0, f32::INFINITY], "{order:?}");
+    }
+    let mut tree = Tree::new(2).with_maxima(1);
+    tree.add(Place::leaf(0), vec![f32::NAN]);
+    tree.add(Place::leaf(1), vec![2.0]);
+    assert!(tree.total().expect("all")[0].is_nan(), "as a cast that keeps what is not finite");
+}
+
+#[test]
 fn a_tree_with_a_hole_has_no_sum() {
     let mut tree = Tree::new(4);
     [0, 1, 3].into_iter().for_each(|shard| tree.add(Place::leaf(shard), vec![1.0]));

@@ -3,7 +3,9 @@
 //! Leaves are the shards by their number. A place of level l and index i stands for the shards from i·2^l to below (i+1)·2^l, as far
 //! as there are any; its sum is that of its left half plus that of its right half, or the left one's alone where the right half has
 //! no shards. So the order of additions follows from the number of shards, and no one needs more than one sum a level at a time.
+//! Greatest magnitudes stand behind what is summed: the greater of two is exact, in whatever order.
 
+use crate::exec::cpu::scaled::greater;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -33,13 +35,21 @@ impl Place {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
     shards: u32,
+    /// How many of the last values are greatest magnitudes.
+    maxima: usize,
     sums: BTreeMap<Place, Vec<f32>>,
 }
 
 impl Tree {
     /// A tree of which nothing is known.
     pub fn new(shards: u32) -> Self {
-        Self { shards, sums: BTreeMap::new() }
+        Self { shards, ..Self::default() }
+    }
+
+    /// The same where so many of the last values are greatest magnitudes.
+    #[must_use]
+    pub fn with_maxima(self, maxima: usize) -> Self {
+        Self { maxima, ..self }
     }
 
     /// Takes the sum at a place, and adds up what can be added up with it.
@@ -50,9 +60,9 @@ impl Tree {
                 // Nothing is added, not even 0, which would turn -0 into +0.
             } else if let Some(mut other) = self.sums.remove(&sibling) {
                 if place.index < sibling.index {
-                    add(&mut values, &other);
+                    add(&mut values, &other, self.maxima);
                 } else {
-                    add(&mut other, &values);
+                    add(&mut other, &values, self.maxima);
                     values = other;
                 }
             } else {
@@ -88,9 +98,14 @@ impl Tree {
     }
 }
 
-/// left += right, each element rounded once.
-fn add(left: &mut [f32], right: &[f32]) {
-    for (left, right) in left.iter_mut().zip(right) {
+/// left += right, each element rounded once; of the last `maxima` elements the greater one.
+fn add(left: &mut [f32], right: &[f32], maxima: usize) {
+    let (sums, greatest) = left.split_at_mut(left.len().saturating_sub(maxima));
+    let (added, others) = right.split_at(sums.len().min(right.len()));
+    for (left, right) in sums.iter_mut().zip(added) {
         *left += right;
+    }
+    for (left, right) in greatest.iter_mut().zip(others) {
+        *left = greater(*left, *right);
     }
 }

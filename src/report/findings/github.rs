@@ -1,6 +1,7 @@
 //! Workflow commands of GitHub: one line a finding, at its place.
 
 use super::{Finding, Findings, Level};
+use crate::diag::number::counted;
 use crate::diag::printable;
 
 /// Annotations of one level that a step of a workflow shows; GitHub drops the rest.
@@ -14,7 +15,8 @@ pub fn github(findings: &Findings) -> String {
         let shown = if all.len() > MOST_ANNOTATIONS { MOST_ANNOTATIONS - 1 } else { all.len() };
         all[..shown].iter().for_each(|finding| text.push_str(&annotation(finding)));
         if shown < all.len() {
-            let more = format!("{} more findings; the log of this step has all", all.len() - shown);
+            let more =
+                format!("{}; the log of this step has all", counted(all.len() - shown, "more finding"));
             text.push_str(&format!(
                 "::{} title={}::{more}\n",
                 word(level),

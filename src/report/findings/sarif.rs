@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 /// The published schema.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// The document; `exit` is the command's exit code.
-pub fn sarif(findings: &Findings, exit: u8) -> Value {
+/// The document; `exit` is the command's exit code, `answered` whether that is an answer: a manifest that cannot be used was not
+/// looked at to its end.
+pub fn sarif(findings: &Findings, exit: u8, answered: bool) -> Value {
     let rules: Vec<Rule> =
         findings.all().map(|finding| finding.rule).collect::<BTreeSet<_>>().into_iter().collect();
     let results: Vec<Value> = findings.all().map(|finding| result(finding, &rules)).collect();
     // The tool did its work when every check has an answer, whatever the answer.
-    let answered = findings.checks.iter().all(|check| check.outcome != Outcome::Inconclusive);
+    let answered = answered && findings.checks.iter().all(|check| check.outcome != Outcome::Inconclusive);
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",

@@ -67,7 +67,7 @@ fn junit_has_a_case_for_each_check() {
 fn sarif_has_rules_results_and_places() {
     let (fault, sources) = example();
     let findings = Findings::of_diagnostics("amp check", "m", &[fault.clone(), fault], &sources);
-    let document = sarif(&findings, 2);
+    let document = sarif(&findings, 2, false);
     assert_eq!(document["version"], "2.1.0");
     let run = &document["runs"][0];
     let rules = run["tool"]["driver"]["rules"].as_array().expect("rules");
@@ -88,7 +88,7 @@ fn sarif_has_rules_results_and_places() {
     assert!(
         results[0]["message"]["text"].as_str().is_some_and(|text| text.contains("std:optimizers/x:2:15"))
     );
-    assert_eq!(run["invocations"][0], serde_json::json!({ "executionSuccessful": true, "exitCode": 2 }));
+    assert_eq!(run["invocations"][0], serde_json::json!({ "executionSuccessful": false, "exitCode": 2 }));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_place_is_a_uri_below_the_folder_of_the_step() {
             command: "c".to_owned(),
             checks: vec![Check::new("n", Outcome::Passed).with(finding)],
         };
-        let place = &sarif(&findings, 0)["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+        let place = &sarif(&findings, 0, true)["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
         assert_eq!(place["artifactLocation"]["uri"], uri);
         assert!(place.get("region").is_none());
     }
@@ -140,7 +140,7 @@ fn a_verdict_is_a_check_and_its_differences_are_findings() {
             && junit(&inconclusive).contains("not compared: step 2")
     );
     assert!(github(&inconclusive).starts_with("::error file=m.lock,title=AMP0803::"));
-    assert_eq!(sarif(&inconclusive, 7)["runs"][0]["invocations"][0]["executionSuccessful"], false);
+    assert_eq!(sarif(&inconclusive, 7, false)["runs"][0]["invocations"][0]["executionSuccessful"], false);
     let nothing = Proof { steps: 2, available: 0, repeated: Vec::new() };
     let nothing = of_proof("amp verify", "runs/1", &nothing, &Place::file("runs/1/record.ndjson"));
     assert_eq!(nothing.checks[0].outcome, Outcome::Inconclusive);
@@ -158,7 +158,7 @@ proptest! {
         prop_assert!(!xml.chars().any(is_forbidden));
         prop_assert_eq!(xml.matches('<').count(), xml.matches('>').count());
         prop_assert_eq!(xml.matches('<').count(), 9);
-        let uri = sarif(&findings, 1)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].clone();
+        let uri = sarif(&findings, 1, true)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].clone();
         prop_assert!(uri.as_str().is_some_and(|uri| uri.is_ascii() && !uri.contains(' ')));
     }
 }

@@ -1,6 +1,7 @@
 //! Verdicts of `amp verify` as findings.
 
 use super::{Check, Finding, Findings, Level, NOT_VARIED, Outcome, Place, Rule};
+use crate::diag::number::counted;
 use crate::report::number::count;
 use crate::report::variations::{self, Report};
 use crate::report::words::{ulps, verdict_sentence};
@@ -54,7 +55,7 @@ fn check(name: &str, verdict: &Verdict, against: Against, place: Finder<'_>) -> 
     }
     let left_out = verdict.differences.len().saturating_sub(MOST);
     if left_out > 0 {
-        let message = format!("{left_out} more differences; `amp verify --json` lists them");
+        let message = format!("{}; `amp verify --json` lists them", counted(left_out, "more difference"));
         check.findings.push(Finding::new(Rule::Code(code), Level::Note, message));
     }
     for missing in &verdict.missing {

@@ -4,6 +4,7 @@ use super::plot::{Chart, Line, Mark, figure};
 use super::scale::{Division, short};
 use super::series::{self, Points};
 use super::{Subject, letter, section};
+use crate::diag::number::counted;
 use crate::record::{Record, Step};
 use std::collections::BTreeSet;
 
@@ -54,7 +55,10 @@ fn signs(records: &[&Record], difference: Option<u64>) -> String {
     match skipped(records).len() {
         0 => {}
         1 => words.push_str(" The red tick on the axis is 1 skipped step."),
-        count => words.push_str(&format!(" The red ticks on the axis are {count} skipped steps.")),
+        steps => {
+            let steps = counted(steps, "skipped step");
+            words.push_str(&format!(" The red ticks on the axis are {steps}."));
+        }
     }
     let is_odd = |step: &Step| !step.loss.is_finite() || !step.gradient_norm.is_finite();
     if records.iter().any(|record| record.steps().any(|(step, _)| is_odd(step))) {

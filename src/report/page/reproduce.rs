@@ -1,7 +1,7 @@
 //! How to get the run again: the commands, and the digests that they have to give.
 
 use super::{Subject, code, escape, table};
-use crate::report::number::count;
+use crate::diag::number::counted;
 
 /// The commands for one record.
 pub fn section(subject: Subject<'_>) -> String {
@@ -13,9 +13,7 @@ pub fn section(subject: Subject<'_>) -> String {
         content.push_str("<p>Beside the manifest lie its data, byte for byte:</p>");
         let rows: Vec<Vec<String>> = sources
             .iter()
-            .map(|(path, digest, bytes)| {
-                vec![code(path), format!("{} bytes", count(*bytes)), code(&digest.to_string())]
-            })
+            .map(|(path, digest, bytes)| vec![code(path), counted(*bytes, "byte"), code(&digest.to_string())])
             .collect();
         content.push_str(&table(&[], &rows));
     }

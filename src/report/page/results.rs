@@ -3,6 +3,7 @@
 use super::scale::short;
 use super::series;
 use super::{Subject, code, escape, letter, section, table};
+use crate::diag::number::counted;
 use crate::diff::RecordDiff;
 use crate::digest::Digest;
 use crate::lock::write::float_text;
@@ -24,7 +25,7 @@ pub fn cards(subject: Subject<'_>) -> String {
     }
     for (split, (step, examples, metrics)) in &summary.evaluations {
         for (metric, value) in metrics {
-            let more = format!("step {}, {} examples", count(*step), count(*examples));
+            let more = format!("step {}, {}", count(*step), counted(*examples, "example"));
             card(&format!("{split} {metric}"), short(f64::from(*value)), more);
         }
     }
@@ -167,7 +168,7 @@ pub fn notes(subjects: &[Subject<'_>]) -> String {
                 .map(|note| vec![format!("{whose}step {}", count(note.step)), escape(&note.text)]),
         );
         if subject.record.resumptions > 0 {
-            rows.push(vec![format!("{whose}resumed"), format!("{} times", subject.record.resumptions)]);
+            rows.push(vec![format!("{whose}resumed"), counted(subject.record.resumptions, "time")]);
         }
         if subject.record.truncated {
             rows.push(vec![
@@ -177,7 +178,7 @@ pub fn notes(subjects: &[Subject<'_>]) -> String {
         }
     }
     if left_out > 0 {
-        rows.push(vec!["…".to_owned(), format!("{left_out} more notes are in the record")]);
+        rows.push(vec!["…".to_owned(), format!("{} in the record", counted(left_out, "more note"))]);
     }
     section("Notes", &table(&[], &rows))
 }

@@ -14,6 +14,7 @@ mod tests;
 
 pub use base64::base64;
 
+use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::lock::write::entry_text;
 use crate::lock::{Lock, entries_digest};
@@ -140,7 +141,8 @@ pub fn reproduction(subject: &Subject<'_>, verdict: &Verdict) -> Value {
         Answer::Differs => "FAILED",
         Answer::Inconclusive => "WARNED",
     };
-    let test = format!("amp verify: {} digests compared, {} unequal", verdict.compared, verdict.unequal);
+    let test =
+        format!("amp verify: {} compared, {} unequal", counted(verdict.compared, "digest"), verdict.unequal);
     let tests = |answer: Answer| if verdict.answer == answer { vec![test.clone()] } else { Vec::new() };
     let annotations = json!({ "runId": record.started.run_id.to_string(), "amp": env!("CARGO_PKG_VERSION") });
     let mut configuration = lock_resource(subject);

@@ -5,6 +5,7 @@
 use super::super::check::suggestion;
 use super::evaluator::{Evaluated, Evaluator};
 use super::{Fault, Sort, Typed, real};
+use crate::diag::number::counted;
 
 /// The functions, as a person writes them, and what each gives.
 pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
@@ -49,7 +50,7 @@ pub(super) fn call(
     let many = matches!(name, "min" | "max");
     if arguments.len() != wanted && !(many && arguments.len() > wanted) {
         let found = arguments.len();
-        let message = format!("`{signature}` has {found} {}", if found == 1 { "value" } else { "values" });
+        let message = format!("`{signature}` has {}", counted(found, "value"));
         let help = Some(if many { "write two or more values".to_owned() } else { format!("write {wanted}") });
         let fault = evaluator.fault(Sort::Syntax, start, message, None);
         return Err(Fault { help, ..fault });

@@ -220,8 +220,25 @@ fn an_empty_class_and_a_broken_link_are_seen_on_the_disk() {
         assert_eq!(prepare(&spec(), &root, &Disk, &store).expect("prepared").sources[0].files, 4);
         std::os::unix::fs::symlink("gone.png", root.join("pictures/a/4.png")).expect("a link");
         let told = prepare(&spec(), &root, &Disk, &store).expect_err("refused");
-        assert!([720, 721].contains(&told[0].code.0), "{told:?}");
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].code.0, 720);
+        assert_eq!(told[0].message, "found a link at `pictures/a/4.png` to `gone.png`, and nothing there");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_in_a_folder_is_told_by_its_own_name() {
+    let (_folder, root) = on_disk();
+    let (_place, store) = store();
+    let told = || prepare(&spec(), &root, &Disk, &store).expect_err("refused").remove(0);
+    let pipe = std::process::Command::new("mkfifo").arg(root.join("pictures/a/3.png")).status();
+    assert!(pipe.expect("mkfifo runs").success());
+    assert_eq!(told().message, "found a pipe at `pictures/a/3.png`, expected a file");
+    fs::remove_file(root.join("pictures/a/3.png")).expect("the pipe");
+    std::os::unix::fs::symlink("../../pictures", root.join("pictures/a/above")).expect("a link");
+    let fault = told();
+    assert!(fault.message.starts_with("cannot read `pictures/a/above`: a link back to"), "{fault:?}");
 }
 
 #[test]

@@ -11,9 +11,9 @@ use crate::graph::{DType, Op};
 /// Threads of a block of the kernels that have one channel in each thread, and how many rows each of them takes.
 const APPLY: (u32, usize) = (256, 16);
 /// Threads of a block of the kernels for channels in eights, and the most of them side by side.
-const EIGHTS: (u32, usize) = (256, 8);
-/// Blocks of threads that sum one operand, or more: four for each multiprocessor of an H200.
-const SUMMING: [usize; 2] = [528, 528];
+const EIGHTS: (u32, usize) = (256, 32);
+/// Blocks of threads that sum: two for each multiprocessor of an H200.
+const SUMMING: usize = 264;
 /// Blocks of threads that go over memory once, at the least; where rows are many, a thread takes up to so many groups of four.
 const APPLYING: (usize, usize) = (1056, 8);
 /// Threads from which on the sums of a portable normalisation have eight channels each: fewer do not keep memory busy. Tests take
@@ -173,21 +173,22 @@ impl Matrix {
         launches.kernel(name, grid, APPLY.0, self.sizes(arguments).int(APPLY.1 as i32));
     }
 
-    /// A kernel with eight channels in each thread, over all rows; the last arguments are numbers.
+    /// A kernel with eight channels in each thread, over all rows; the last arguments are numbers. False where there are no strips.
     fn each_eight<const COUNT: usize>(
         &self,
-        strips: Strips,
         name: &'static str,
         arguments: Arguments,
         last: [i32; COUNT],
         launches: &mut Launches,
-    ) {
+    ) -> bool {
+        let Some(strips) = self.strips() else { return false };
         let unit = EIGHTS.0 as usize / strips.lanes * 4;
         let passes = (self.rows.div_ceil(unit) * strips.across / APPLYING.0).clamp(1, APPLYING.1);
         let part = passes * unit;
         let arguments = arguments.size(self.rows).size(self.channels).size(part).int(strips.lanes as i32);
         let arguments = last.into_iter().fold(arguments, Arguments::int);
         self.over(strips, part, name, arguments, launches);
+        true
     }
 
     /// Launches a kernel whose blocks of threads take `part` rows each.
@@ -240,7 +241,7 @@ pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Laun
         |arguments: Arguments| arguments.float(*eps).float(*momentum).tensor(old_mean).tensor(old_variance);
     match matrix.strips().filter(|_| call.arithmetic == Arithmetic::Device) {
         Some(strips) => {
-            let part = strips.part(matrix.rows, 8, SUMMING[0]);
+            let part = strips.part(matrix.rows, 8, SUMMING);
             let arguments = matrix.summing(strips, part, Arguments::new().tensor(x), launches);
             let arguments = before(arguments).tensor(mean).tensor(rstd).tensor(new_mean).tensor(new_variance);
             matrix.over(strips, part, "batch_norm_statistics", arguments.address(own), launches);
@@ -287,15 +288,14 @@ fn apply(
 ) -> bool {
     let arguments = Arguments::new().tensor(x).tensor(mean).tensor(rstd).tensor(variance);
     let arguments = arguments.float(epsilon).tensor(gamma).tensor(beta);
-    let Some(strips) = matrix.strips() else {
+    if matrix.strips().is_none() {
         matrix.each("batch_norm_apply", arguments.tensor(y), launches);
         return follow.residual.is_none() && !follow.rectify;
-    };
+    }
     let (residual, sum) = follow.residual.unzip();
     let arguments = arguments.tensor(residual.unwrap_or(Tensor::NONE)).tensor(y);
     let last = [number(follow.normal), optional(sum), i32::from(follow.rectify)];
-    matrix.each_eight(strips, "batch_norm_apply_wide", arguments, last, launches);
-    true
+    matrix.each_eight("batch_norm_apply_wide", arguments, last, launches)
 }
 
 /// The evaluation form.
@@ -333,7 +333,7 @@ pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -
     let arguments = operands.into_iter().fold(Arguments::new(), Arguments::tensor);
     let arguments = [normal, sum, masked_format].into_iter().map(optional).fold(arguments, Arguments::int);
     if call.arithmetic == Arithmetic::Device {
-        let part = strips.part(matrix.rows, 4, SUMMING[1]);
+        let part = strips.part(matrix.rows, 4, SUMMING);
         let arguments = matrix.summing(strips, part, arguments, launches).tensor(dgamma).tensor(dbeta);
         matrix.over(strips, part, SUMS[kind], arguments.address(own), launches);
     } else {
@@ -359,8 +359,7 @@ pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -
     let kept = kind == 1;
     let formats = [normal.filter(|_| kept), masked_format.filter(|_| kept)].map(optional);
     let arguments = operands.address(own).tensor(dx);
-    matrix.each_eight(strips, name, arguments, formats, launches);
-    true
+    matrix.each_eight(name, arguments, formats, launches)
 }
 
 const SUMS: [&str; 4] =

@@ -1,9 +1,10 @@
 //! Layer norm and RMS norm, and what runs in one launch with them: the addition before, the addition and the cast after the gradient.
 //!
-//! Rows that fit into registers have kernels that read each operand once; others those of `norm.cu`, without anything fused.
+//! Rows that fit into registers have kernels that read each operand once: under the guarantee `device` those of `layer_norm_wide.cu`,
+//! where a warp has a row, else those that keep the declared order. Others have those of `norm.cu`, without anything fused.
 
 use super::norm::{by_rows, int};
-use super::{Call, columns};
+use super::{Arithmetic, Call, columns};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
 use crate::graph::{DType, Op};
 
@@ -12,16 +13,35 @@ const LENGTHS: [usize; 3] = [512, 768, 1024];
 const THREADS: usize = 128;
 /// Columns must be a multiple of this.
 const GROUP: usize = 64;
+/// Rows of a block of the wide kernels, and blocks of their gradients that are at work at once on an H200, for each length.
+const ROWS: usize = THREADS / 32;
+const WORKING: [usize; 3] = [528, 396, 264];
+/// Columns of a block of `part_totals`, and its threads.
+const TOTALS: (usize, u32) = (32, 256);
 
-/// The kernel for rows of this length, which of `names` it is.
-fn in_registers(columns: usize, names: [&'static str; 3]) -> Option<&'static str> {
+/// Which of `LENGTHS` rows of this length take.
+fn in_registers(columns: usize) -> Option<usize> {
     let fits = columns > 0 && columns.is_multiple_of(GROUP);
-    LENGTHS.into_iter().zip(names).find(|(length, _)| fits && columns <= *length).map(|(_, name)| name)
+    LENGTHS.iter().position(|length| fits && columns <= *length)
+}
+
+/// A name of the wide kernels: of those for f16, or for bf16, whichever the tensors have beside f32; nothing where they have others.
+fn wide(
+    names: [[&'static str; 2]; 3],
+    length: usize,
+    tensors: &[Tensor],
+    f32s: &[Tensor],
+) -> Option<&'static str> {
+    let has = |format: DType| tensors.iter().any(|tensor| tensor.format == format);
+    let known = tensors.iter().all(|tensor| matches!(tensor.format, DType::F32 | DType::F16 | DType::Bf16));
+    let mixed = has(DType::F16) && has(DType::Bf16);
+    let plain = f32s.iter().all(|tensor| tensor.format == DType::F32);
+    (known && !mixed && plain).then(|| names[length][usize::from(has(DType::Bf16))])
 }
 
 /// Whether rows of this length have kernels that take more than the norm itself.
 pub(in crate::exec::cuda) fn can_fuse(columns: usize) -> bool {
-    in_registers(columns, [""; 3]).is_some()
+    in_registers(columns).is_some()
 }
 
 /// A norm's operands and results.
@@ -35,6 +55,7 @@ struct Norm {
     epsilon: f32,
     rows: usize,
     columns: usize,
+    arithmetic: Arithmetic,
 }
 
 impl Norm {
@@ -49,23 +70,40 @@ impl Norm {
         let rows = call.inputs[0].elements().checked_div(columns).unwrap_or(0);
         let ([mean, rstd], gamma, y) = (statistics, call.input(1), call.output(0));
         let centred = matches!(call.op, Op::LayerNorm { .. });
-        Some(Self { gamma, beta, y, mean, rstd, centred, epsilon, rows, columns })
+        let arithmetic = call.arithmetic;
+        Some(Self { gamma, beta, y, mean, rstd, centred, epsilon, rows, columns, arithmetic })
     }
 
     /// The launch for rows in registers: of x, or of x + plus, which is then written to `sum`; `copy` gets y in another format.
     fn fused(&self, x: Tensor, [plus, sum, copy]: [Tensor; 3], launches: &mut Launches) -> bool {
-        let names = ["layer_norm_512", "layer_norm_768", "layer_norm_1024"];
-        let (Some(name), Some(count)) = (in_registers(self.columns, names), int(self.columns)) else {
+        let (Some(length), Some(count)) = (in_registers(self.columns), int(self.columns)) else {
             return false;
+        };
+        let parameters = [self.gamma, self.beta, self.mean, self.rstd];
+        let wide = wide(WIDE, length, &[x, plus, sum, self.y, copy], &parameters);
+        let (name, rows) = match wide.filter(|_| self.arithmetic == Arithmetic::Device) {
+            Some(name) => (name, ROWS),
+            None => (["layer_norm_512", "layer_norm_768", "layer_norm_1024"][length], THREADS / 8),
         };
         let tensors = [x, plus, sum, self.gamma, self.beta, self.y, copy, self.mean, self.rstd];
         let arguments = tensors.into_iter().fold(Arguments::new(), Arguments::tensor);
         let arguments = arguments.size(self.rows).int(count).float(self.epsilon);
         let arguments = arguments.int(i32::from(self.centred));
-        launches.kernel(name, [(self.rows * 8).div_ceil(THREADS), 1, 1], THREADS as u32, arguments);
+        launches.kernel(name, [self.rows.div_ceil(rows), 1, 1], THREADS as u32, arguments);
         true
     }
 }
+
+const WIDE: [[&str; 2]; 3] = [
+    ["layer_norm_wide_512_f16", "layer_norm_wide_512_bf16"],
+    ["layer_norm_wide_768_f16", "layer_norm_wide_768_bf16"],
+    ["layer_norm_wide_1024_f16", "layer_norm_wide_1024_bf16"],
+];
+const WIDE_GRADIENT: [[&str; 2]; 3] = [
+    ["layer_norm_gradient_wide_512_f16", "layer_norm_gradient_wide_512_bf16"],
+    ["layer_norm_gradient_wide_768_f16", "layer_norm_gradient_wide_768_bf16"],
+    ["layer_norm_gradient_wide_1024_f16", "layer_norm_gradient_wide_1024_bf16"],
+];
 
 /// A norm by itself.
 pub(super) fn forward(call: &Call<'_>, launches: &mut Launches) -> bool {
@@ -92,6 +130,7 @@ struct Gradient {
     centred: bool,
     rows: usize,
     columns: usize,
+    arithmetic: Arithmetic,
 }
 
 impl Gradient {
@@ -106,20 +145,52 @@ impl Gradient {
         let rows = call.inputs[1].elements().checked_div(columns).unwrap_or(0);
         let parameters = [call.output(1), call.output(2)];
         let centred = matches!(call.op, Op::LayerNormBackward);
-        Some(Self { dy, x, gamma, mean, rstd, parameters, centred, rows, columns })
+        let arithmetic = call.arithmetic;
+        Some(Self { dy, x, gamma, mean, rstd, parameters, centred, rows, columns, arithmetic })
     }
 
-    /// dx by the kernel for rows in registers: with `other` added to what is rounded to `inner`, and `copy` in another format.
+    /// The gradients by the kernels for rows in registers: dx, or with `other` the sum of that and what is rounded to `inner`; `copy` gets
+    /// it in another format. False where rows have none.
     fn fused(&self, dx: Tensor, [other, copy]: [Tensor; 2], inner: DType, launches: &mut Launches) -> bool {
-        let names = ["layer_norm_gradient_512", "layer_norm_gradient_768", "layer_norm_gradient_1024"];
-        let (Some(name), Some(count)) = (in_registers(self.columns, names), int(self.columns)) else {
+        let (Some(length), Some(count)) = (in_registers(self.columns), int(self.columns)) else {
             return false;
         };
         let tensors = [self.dy, self.x, self.gamma, self.mean, self.rstd, other, dx, copy];
         let arguments = tensors.into_iter().fold(Arguments::new(), Arguments::tensor);
         let arguments = arguments.size(self.rows).int(count).int(number(inner));
+        let inner = Tensor { address: 0, format: inner };
+        let wide = wide(
+            WIDE_GRADIENT,
+            length,
+            &[self.dy, self.x, other, dx, copy, inner],
+            &[self.gamma, self.mean, self.rstd],
+        );
+        if let Some(name) = wide.filter(|_| self.arithmetic == Arithmetic::Device && self.rows > 0) {
+            self.with_parameters(name, self.rows.div_ceil(WORKING[length]), arguments, launches);
+            return true;
+        }
+        let name = ["layer_norm_gradient_512", "layer_norm_gradient_768", "layer_norm_gradient_1024"][length];
         launches.kernel(name, [(self.rows * 16).div_ceil(THREADS), 1, 1], THREADS as u32, arguments);
+        self.parameters(launches);
         true
+    }
+
+    /// The kernel that takes the gradients of the parameters along, `part` rows to a block, and what adds those of the blocks.
+    fn with_parameters(
+        &self,
+        name: &'static str,
+        part: usize,
+        arguments: Arguments,
+        launches: &mut Launches,
+    ) {
+        let sets = if self.centred { 2 } else { 1 };
+        let parts = self.rows.div_ceil(part);
+        let partials = launches.scratch(sets * parts * self.columns * 4);
+        let arguments = arguments.size(part).address(partials);
+        launches.kernel(name, [parts, 1, 1], THREADS as u32, arguments);
+        let arguments = Arguments::new().address(partials).size(parts).size(self.columns);
+        let arguments = self.parameters.into_iter().fold(arguments, Arguments::tensor);
+        launches.kernel("part_totals", [self.columns.div_ceil(TOTALS.0), sets, 1], TOTALS.1, arguments);
     }
 
     /// The column sums for the gradients of the parameters.
@@ -153,8 +224,8 @@ pub(super) fn backward(call: &Call<'_>, launches: &mut Launches) -> bool {
         let arguments = [dy, x, gamma, mean, rstd, dx].into_iter().fold(Arguments::new(), Arguments::tensor);
         let names = ["layer_norm_gradient_short", "layer_norm_gradient_long"];
         by_rows(names, rows, columns, arguments.size(rows).int(count), launches);
+        gradient.parameters(launches);
     }
-    gradient.parameters(launches);
     true
 }
 
@@ -190,7 +261,7 @@ pub(super) fn with_sum(calls: &[Call<'_>], launches: &mut Launches) -> bool {
         Some(call) if *call.op == Op::Cast => call.output(0),
         _ => Tensor::NONE,
     };
-    let done = match rest.first().filter(|call| *call.op == Op::Add) {
+    match rest.first().filter(|call| *call.op == Op::Add) {
         Some(add) => {
             // The rule has looked that one operand alone is dx.
             let is_dx = |index: usize| std::ptr::eq(add.inputs[index].value, own.outputs[0].value);
@@ -198,7 +269,5 @@ pub(super) fn with_sum(calls: &[Call<'_>], launches: &mut Launches) -> bool {
             gradient.fused(add.output(0), [other, copy], inner.format, launches)
         }
         None => gradient.fused(inner, [Tensor::NONE, copy], inner.format, launches),
-    };
-    gradient.parameters(launches);
-    done
+    }
 }

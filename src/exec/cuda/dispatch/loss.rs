@@ -13,8 +13,8 @@ const THREADS: u32 = 256;
 const LABELS: usize = 16;
 /// Classes that a thread block of the gradient takes; where a row has fewer than a quarter, each element is on its own.
 const CLASSES: usize = 2048;
-/// Classes of the rows that the near kernels are for, and columns that a block of their gradient takes: four times eight a thread.
-const NEAR: (usize, usize) = (512, 8192);
+/// Classes of the rows that the near kernels are for.
+const NEAR: usize = 512;
 
 /// The launches of a node of this family; false where there is no kernel yet.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
@@ -61,7 +61,7 @@ fn rule(logits: &Operand<'_>, smoothing: f32, ignore: Option<i32>) -> CrossEntro
 
 /// Whether exp may be near instead of right to the last place, and rows are long enough for a block of threads each.
 fn is_near(call: &Call<'_>, rule: &CrossEntropy) -> bool {
-    call.arithmetic == Arithmetic::Device && rule.classes >= NEAR.0
+    call.arithmetic == Arithmetic::Device && rule.classes >= NEAR
 }
 
 /// mean = the sum of a vector of f32, divided by `divisor`, or by the count at an address that is not 0, which becomes the second
@@ -117,8 +117,7 @@ fn cross_entropy_backward(call: &Call<'_>, rule: &CrossEntropy, launches: &mut L
         arguments.int(classes).float(rule.kept()).float(rule.spread()).int(rule.ignore)
     };
     if is_near(call, rule) {
-        let parts = call.outputs[0].pitch.div_ceil(NEAR.1);
-        launches.kernel("near_cross_entropy_gradient", [rows, parts, 1], THREADS, finish(arguments));
+        launches.kernel("near_cross_entropy_gradient", [rows, 1, 1], THREADS, finish(arguments));
     } else if rule.classes < CLASSES / 4 {
         let arguments = finish(arguments.size(rows));
         launches.each("cross_entropy_gradient_short", rows * call.outputs[0].pitch, arguments);

@@ -37,16 +37,19 @@ pub struct Operand<'a> {
     pub tensor: Tensor,
     /// Shape, dtype, name.
     pub value: &'a Value,
-    /// Elements from a row (the last axis) to the next. More than a row has only for operands that `memory::pitched` allows.
+    /// Elements from a row (the last axis) to the next. More than a row has only where `memory::pitched` or
+    /// `memory::takes_part` allows it.
     pub pitch: usize,
     /// Zeros behind it, in elements; see `memory::Planned::tails`.
     pub tail: usize,
+    /// What its numbers are divided by as they are read, where the node was told so; see `memory::Planned::scales`.
+    pub scale: Tensor,
 }
 
 impl<'a> Operand<'a> {
     /// An operand whose rows lie close.
     pub fn new(tensor: Tensor, value: &'a Value) -> Self {
-        Self { tensor, value, pitch: value.shape.last().copied().unwrap_or(1), tail: 0 }
+        Self { tensor, value, pitch: value.shape.last().copied().unwrap_or(1), tail: 0, scale: Tensor::NONE }
     }
 }
 

@@ -85,12 +85,14 @@ fn table(tensors: &[Operand<'_>], size: usize) -> (Vec<u8>, usize) {
 }
 
 fn unscale(call: &Call<'_>, after: bool, launches: &mut Launches) {
-    let gradients = &call.outputs[1..];
+    let gradients = &call.inputs[1..];
+    // Where nothing is written, those who read gradients unscale them.
+    let writes = call.outputs.len() > 1;
     let (bytes, blocks) = table(gradients, UNSCALED);
     let entries = launches.constant(&bytes);
     launches.each("unscale_begin", 1, Arguments::new().address(call.culprit));
     let arguments = Arguments::new().tensor(call.input(0)).address(entries).int(gradients.len() as i32);
-    let arguments = arguments.int(i32::from(after));
+    let arguments = arguments.int(i32::from(after)).int(i32::from(writes));
     launches.kernel("unscale", [blocks, 1, 1], THREADS as u32, arguments.address(call.culprit));
     launches.each("unscale_end", 1, Arguments::new().address(call.culprit).tensor(call.output(0)));
 }
@@ -101,12 +103,18 @@ fn global_norm(call: &Call<'_>, launches: &mut Launches) {
     let entries = launches.constant(&bytes);
     let sums = launches.scratch(blocks * 4);
     let squares = launches.scratch(count * 4);
-    let arguments = Arguments::new().address(entries).int(count as i32).size(blocks).address(sums);
+    let arguments = Arguments::new().address(entries).int(count as i32).size(blocks);
+    let arguments = arguments.tensor(scale_of(&call.inputs[..count.min(1)])).address(sums);
     launches.kernel("norm_blocks", [blocks.div_ceil(THREADS / 16), 1, 1], THREADS as u32, arguments);
     let arguments = Arguments::new().address(entries).address(sums).address(squares);
     launches.kernel("norm_tensors", [count, 1, 1], THREADS as u32, arguments);
     let arguments = Arguments::new().address(squares).size(count).tensor(call.output(0));
     launches.kernel("norm_end", [1, 1, 1], THREADS as u32, arguments);
+}
+
+/// What gradients are divided by as they are read: one scale for all of a step.
+fn scale_of(gradients: &[Operand<'_>]) -> Tensor {
+    gradients.first().map_or(Tensor::NONE, |gradient| gradient.scale)
 }
 
 /// Updates of parameters by one rule; nothing happens when the step was found non-finite.
@@ -126,10 +134,11 @@ pub(super) fn updates(calls: &[Call<'_>], launches: &mut Launches) -> bool {
     });
     let (bytes, blocks) = wide_table(rows, UPDATED);
     let entries = launches.constant(&bytes);
-    let arguments = Arguments::new().address(entries).int(calls.len() as i32).tensor(rate);
+    let scale = scale_of(&call.inputs[1..2]);
     match rule {
         Optimizer::Sgd { momentum, nesterov, weight_decay, .. } => {
-            let arguments = arguments.tensor(found_at).tensor(clip_at);
+            let arguments = Arguments::new().address(entries).int(calls.len() as i32).tensor(rate);
+            let arguments = arguments.tensor(found_at).tensor(scale).tensor(clip_at);
             let arguments = arguments.float(*momentum).int(i32::from(*nesterov)).float(*weight_decay);
             launches.kernel("update_sgd", [blocks, 1, 1], THREADS as u32, arguments);
         }
@@ -141,7 +150,7 @@ pub(super) fn updates(calls: &[Call<'_>], launches: &mut Launches) -> bool {
             let of_step = of_step.double(beta1).double(beta2).double(weight_decay).address(numbers);
             launches.each("adamw_numbers", 1, of_step);
             let arguments = Arguments::new().address(entries).int(calls.len() as i32).address(numbers);
-            let arguments = arguments.tensor(found_at).tensor(clip_at);
+            let arguments = arguments.tensor(found_at).tensor(scale).tensor(clip_at);
             let arguments = arguments.double(beta1).double(beta2).double(eps);
             launches.kernel("update_adamw", [blocks, 1, 1], THREADS as u32, arguments);
         }

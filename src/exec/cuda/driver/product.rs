@@ -3,15 +3,16 @@
 //! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
 
 use super::fault;
-use super::light::{Described, Layout};
+use super::light::{Algorithm, Described, Layout};
 use crate::exec::cuda::launch::{Matrix, Product, Tensor};
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
 use cudarc::cublas::{CudaBlas, result as blas, sys};
 use cudarc::cublaslt::{result as light, sys as light_sys};
 use cudarc::driver::{result, sys as driver_sys};
+use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of workspace: what cuBLAS itself takes on Hopper. Its size takes part in the choice of the algorithm, so it is fixed.
 pub(super) const WORKSPACE: usize = 32 << 20;
@@ -23,6 +24,8 @@ pub(super) struct Products {
     pub(super) light: light_sys::cublasLtHandle_t,
     pub(super) stream: driver_sys::CUstream,
     pub(super) workspace: u64,
+    /// What [`Products::sharing`] said of a product, by its sizes and whether it has a bias: to ask takes longer than a product.
+    chosen: Mutex<BTreeMap<String, Option<Algorithm>>>,
 }
 
 impl Drop for Products {
@@ -61,7 +64,7 @@ impl Products {
         };
         done.map_err(|error| failed("setting up cuBLAS", error))?;
         let light = light::create_handle().map_err(|error| light_failed("setting up cublasLt", error))?;
-        Ok((workspace, Self { handle, light, stream, workspace }))
+        Ok((workspace, Self { handle, light, stream, workspace, chosen: Mutex::default() }))
     }
 
     /// Begins a product on the handle's stream.
@@ -70,6 +73,10 @@ impl Products {
     /// Sizes beyond 32 bits, formats that it does not know, or the library's own.
     pub fn enqueue(&self, product: &Product) -> Result<(), ExecFault> {
         let call = Call::new(product)?;
+        let half = matches!(product.a.tensor.format, DType::F16 | DType::Bf16);
+        if half && call.batch == 1 && self.enqueue_sharing(&call, product)? {
+            return Ok(());
+        }
         let raw = *self.handle.handle();
         let Product { a, b, y, alpha, beta, .. } = product;
         let (alpha, beta) = ((&raw const *alpha).cast(), (&raw const *beta).cast());
@@ -139,8 +146,12 @@ impl Products {
     }
 }
 
-/// A product that cublasLt adds a bias to.
-fn described(call: &Call, formats: [DType; 2], bias: Tensor) -> Result<Described, light::CublasError> {
+/// A product that cublasLt makes, and adds a bias to where there is one.
+fn described(
+    call: &Call,
+    formats: [DType; 2],
+    bias: Option<Tensor>,
+) -> Result<Described, light::CublasError> {
     let size = |side: c_int| u64::try_from(side).unwrap_or(0);
     let layout = |kind, transposed: bool, rows: c_int, columns: c_int, stride: c_int| {
         let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
@@ -161,7 +172,9 @@ fn described(call: &Call, formats: [DType; 2], bias: Tensor) -> Result<Described
         layout(result, false, call.m, call.n, call.strides[2]),
     ];
     let described = Described::new(compute, layouts, [call.first, call.second])?;
-    described.bias(bias.address)?;
+    if let Some(bias) = bias {
+        described.bias(bias.address)?;
+    }
     Ok(described)
 }
 
@@ -180,28 +193,73 @@ pub(super) fn light_failed(doing: &str, error: light::CublasError) -> ExecFault 
 }
 
 impl Products {
+    /// The algorithm for a product of many tiles, if there is one; asked for once.
+    fn chosen(
+        &self,
+        call: &Call,
+        described: &Described,
+        bias: bool,
+    ) -> Result<Option<Algorithm>, light::CublasError> {
+        let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = format!("{call:?} {bias}");
+        if let Some(known) = chosen.get(&key) {
+            return Ok(*known);
+        }
+        let mut found = self.sharing(described)?;
+        if bias && found.is_none() {
+            found = Some(self.first(described)?);
+        }
+        chosen.insert(key, found);
+        Ok(found)
+    }
+
+    /// Begins a product by one of cublasLt's algorithms whose blocks share multiprocessors; false where it has none for it.
+    fn enqueue_sharing(&self, call: &Call, product: &Product) -> Result<bool, ExecFault> {
+        let run = || {
+            let described = described(call, formats(product), None)?;
+            let Some(algorithm) = self.chosen(call, &described, false)? else { return Ok(false) };
+            // SAFETY: the addresses are of allocations of this device that hold the matrices.
+            unsafe {
+                self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
+            }?;
+            Ok(true)
+        };
+        run().map_err(|error| light_product_failed(product, "", error))
+    }
+
     /// Begins a product to which a bias is added.
     ///
     /// # Errors
     /// As [`Products::enqueue`].
     pub fn enqueue_with_bias(&self, product: &Product, bias: Tensor) -> Result<(), ExecFault> {
         let call = Call::new(product)?;
-        let [x_at, w_at, y_at] = [product.b, product.a, product.y].map(|matrix| matrix.tensor.address);
         let run = || {
-            let formats = [product.a, product.y].map(|matrix| matrix.tensor.format);
-            let described = described(&call, formats, bias)?;
+            let described = described(&call, formats(product), Some(bias))?;
+            let none = light::CublasError(light_sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
+            let algorithm = self.chosen(&call, &described, true)?.ok_or(none)?;
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
-            unsafe { self.multiply(&described, [x_at, w_at, y_at], [product.alpha, product.beta]) }
+            unsafe {
+                self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
+            }
         };
-        run().map_err(|error| {
-            let Product { a, rows, columns, depth, .. } = product;
-            let format = a.tensor.format;
-            light_failed(
-                &format!("the product of {rows}×{depth} and {depth}×{columns} in {format:?} with a bias"),
-                error,
-            )
-        })
+        run().map_err(|error| light_product_failed(product, " with a bias", error))
     }
+}
+
+/// Formats of the operands and of the result.
+fn formats(product: &Product) -> [DType; 2] {
+    [product.a, product.y].map(|matrix| matrix.tensor.format)
+}
+
+/// Where the first operand, the second and the result of [`Call`] are.
+fn addresses(product: &Product) -> [u64; 3] {
+    [product.b, product.a, product.y].map(|matrix| matrix.tensor.address)
+}
+
+fn light_product_failed(product: &Product, more: &str, error: light::CublasError) -> ExecFault {
+    let Product { a, rows, columns, depth, .. } = product;
+    let format = a.tensor.format;
+    light_failed(&format!("the product of {rows}×{depth} and {depth}×{columns} in {format:?}{more}"), error)
 }
 
 /// A product as cuBLAS wants it. Its matrices are column-major, and a row-major matrix is the transposed one in its eyes; so it is asked

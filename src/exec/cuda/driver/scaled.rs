@@ -58,8 +58,9 @@ impl Products {
         let run = || {
             let described = described(asked)?;
             let addresses = [asked.b, asked.a, asked.y].map(|tensor| tensor.address);
+            let algorithm = self.first(&described)?;
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
-            unsafe { self.multiply(&described, addresses, [1.0, 0.0]) }
+            unsafe { self.multiply(&described, &algorithm, addresses, [1.0, 0.0]) }
         };
         run().map_err(|error| {
             let ScaledProduct { a, b, rows, columns, depth, .. } = asked;

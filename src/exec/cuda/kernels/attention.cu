@@ -27,14 +27,22 @@ struct Pair {
     }
 };
 
-// One head of an operand (N, length, heads·size); lines are positions.
-__device__ inline Side positions(Tensor x, const Pair& pair, i64 length, i64 heads, i64 size) {
-    return {x, (pair.n * length * heads + pair.h) * size, heads * size, 1, length};
+// One head of an operand (N, length, heads·size), whose positions are x.pitch apart; lines are positions.
+__device__ inline Side positions(Tensor x, const Pair& pair, i64 length, i64 size) {
+    return {x, pair.n * length * x.pitch + pair.h * size, x.pitch, 1, length};
 }
 
 // The same; lines are the numbers of the head.
-__device__ inline Side numbers(Tensor x, const Pair& pair, i64 length, i64 heads, i64 size) {
-    return {x, (pair.n * length * heads + pair.h) * size, 1, heads * size, size};
+__device__ inline Side numbers(Tensor x, const Pair& pair, i64 length, i64 size) {
+    return {x, pair.n * length * x.pitch + pair.h * size, 1, x.pitch, size};
+}
+
+// Writes number d of a head at position t of a result (N, length, heads·size). One that lies in wider rows is part of a sum with zeros,
+// in which -0 becomes +0.
+__device__ inline void put(Tensor y, const Pair& pair, i64 length, i64 heads, i64 size, i64 t, i64 d, float value) {
+    i64 at = (pair.n * length + t) * y.pitch + pair.h * size + d;
+    store(y, at, value);
+    if (y.pitch > heads * size && load(y, at) == 0.0f) store(y, at, 0.0f);
 }
 
 __device__ inline Tensor floats(float* data) { return {data, F32, 0}; }
@@ -83,7 +91,7 @@ KERNEL(attention_scores, Tensor query, Tensor key, Tensor bias, Tensor mask, flo
     Pair pair(first, heads);
     Sums sums;
     clear(sums);
-    extend<true, true>(positions(query, pair, queries, heads, size), row, positions(key, pair, keys, heads, size), column, 0, size,
+    extend<true, true>(positions(query, pair, queries, size), row, positions(key, pair, keys, size), column, 0, size,
                        sums);
     Terms terms{bias, mask, bias_n, bias_h, bias_t, bias_s, keys, scale, causal};
     each(row, queries, column, keys, [&](i64 t, i64 s, int i, int j) {
@@ -135,10 +143,10 @@ KERNEL(attention_answers, float* weights, Tensor value, float* sum, Tensor y, i6
     Sums sums;
     clear(sums);
     Side left{floats(weights), pair.here * queries * keys, keys, 1, queries};
-    extend<true, false>(left, row, numbers(value, pair, keys, heads, size), column, 0, reach(row, keys, causal), sums);
+    extend<true, false>(left, row, numbers(value, pair, keys, size), column, 0, reach(row, keys, causal), sums);
     each(row, queries, column, size, [&](i64 t, i64 d, int i, int j) {
         float total = sum[pair.here * queries + t];
-        store(y, ((pair.n * queries + t) * heads + pair.h) * size + d, total == 0.0f ? 0.0f : sums[i][j] / total);
+        put(y, pair, queries, heads, size, t, d, total == 0.0f ? 0.0f : sums[i][j] / total);
     });
 }
 
@@ -147,12 +155,13 @@ KERNEL(attention_delta, Tensor dy, Tensor y, float* delta, i64 rows, i64 heads, 
     i64 row = thread_number() / 16;
     int lane = threadIdx.x % 16;
     i64 pair = row / queries, t = row % queries;
-    i64 start = ((pair / heads * queries + t) * heads + pair % heads) * size;
+    i64 position = pair / heads * queries + t, head = pair % heads * size;
+    i64 of_dy = position * dy.pitch + head, of_y = position * y.pitch + head;
     float blocks = 0.0f;
     for (i64 block = 0; block * 4096 < size; block++) {
         float total = 0.0f;
         i64 stop = row >= rows ? 0 : (block + 1) * 4096 < size ? (block + 1) * 4096 : size;
-        for (i64 d = block * 4096 + lane; d < stop; d += 16) total += load(dy, start + d) * load(y, start + d);
+        for (i64 d = block * 4096 + lane; d < stop; d += 16) total += load(dy, of_dy + d) * load(y, of_y + d);
         total = tree16(total);
         if (block % 16 == lane) blocks += total;
     }
@@ -170,9 +179,9 @@ KERNEL(attention_slopes, Tensor query, Tensor key, Tensor bias, Tensor mask, Ten
     Sums scores, slopes;
     clear(scores);
     clear(slopes);
-    extend<true, true>(positions(query, pair, queries, heads, size), row, positions(key, pair, keys, heads, size), column, 0, size,
+    extend<true, true>(positions(query, pair, queries, size), row, positions(key, pair, keys, size), column, 0, size,
                        scores);
-    extend<true, true>(positions(dy, pair, queries, heads, size), row, positions(value, pair, keys, heads, size), column, 0, size,
+    extend<true, true>(positions(dy, pair, queries, size), row, positions(value, pair, keys, size), column, 0, size,
                        slopes);
     Terms terms{bias, mask, bias_n, bias_h, bias_t, bias_s, keys, scale, causal};
     Drop drop = drop_of(stream, position, probability, factor);
@@ -196,9 +205,9 @@ KERNEL(attention_query_gradient, float* z, Tensor key, Tensor dquery, i64 first,
     Sums sums;
     clear(sums);
     Side left{floats(z), pair.here * queries * keys, keys, 1, queries};
-    extend<true, false>(left, row, numbers(key, pair, keys, heads, size), column, 0, reach(row, keys, causal), sums);
+    extend<true, false>(left, row, numbers(key, pair, keys, size), column, 0, reach(row, keys, causal), sums);
     each(row, queries, column, size, [&](i64 t, i64 d, int i, int j) {
-        store(dquery, ((pair.n * queries + t) * heads + pair.h) * size + d, sums[i][j] * scale);
+        put(dquery, pair, queries, heads, size, t, d, sums[i][j] * scale);
     });
 }
 
@@ -210,9 +219,9 @@ KERNEL(attention_key_gradient, float* weights, Tensor x, Tensor gradient, i64 fi
     Sums sums;
     clear(sums);
     Side left{floats(weights), pair.here * queries * keys, 1, keys, keys};
-    extend<false, false>(left, row, numbers(x, pair, queries, heads, size), column, causal ? row : 0, queries, sums);
+    extend<false, false>(left, row, numbers(x, pair, queries, size), column, causal ? row : 0, queries, sums);
     each(row, keys, column, size, [&](i64 s, i64 d, int i, int j) {
-        store(gradient, ((pair.n * keys + s) * heads + pair.h) * size + d, sums[i][j] * scale);
+        put(gradient, pair, keys, heads, size, s, d, sums[i][j] * scale);
     });
 }
 

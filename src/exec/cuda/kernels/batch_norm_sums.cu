@@ -7,7 +7,7 @@
 
 namespace batch_norm_sums_parts {
 
-constexpr int MOST_CHANNELS = 8 * MOST_LANES, WARPS = CHANNEL_THREADS / 32, LAST_LINES = 16;
+constexpr int MOST_CHANNELS = 8 * MOST_LANES, WARPS = CHANNEL_THREADS / 32, MOST_LAST_LINES = 16;
 
 // Two numbers each of some channels, and how many rows they are of.
 template <int COUNT>
@@ -65,7 +65,7 @@ __device__ inline Pairs<8> from_below(const Pairs<8>& own, int distance) {
 template <class How, class Finish>
 __device__ inline void join_all(Pairs<8> own, const Strip& strip, i64 rows, i64 channels, i64 part, int lanes, Room room,
                                 Finish finish) {
-    __shared__ float firsts[LAST_LINES][MOST_CHANNELS], seconds[LAST_LINES][MOST_CHANNELS], counts[LAST_LINES];
+    __shared__ float firsts[MOST_LAST_LINES][MOST_CHANNELS], seconds[MOST_LAST_LINES][MOST_CHANNELS], counts[MOST_LAST_LINES];
     __shared__ int is_last;
     const int thread = (int)threadIdx.x, width = 8 * lanes;
     for (int distance = 16; distance >= lanes; distance /= 2) How::join(own, from_below(own, distance));
@@ -92,24 +92,25 @@ __device__ inline void join_all(Pairs<8> own, const Strip& strip, i64 rows, i64 
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    // Four channels to a thread; 16 lines take the parts in turn.
+    // Four channels to a thread; up to 16 lines take the parts in turn.
     const int quads = 2 * lanes, line = thread / quads, column = (thread - line * quads) * 4;
-    if (line < LAST_LINES) {
+    const int lines = CHANNEL_THREADS / quads < MOST_LAST_LINES ? CHANNEL_THREADS / quads : MOST_LAST_LINES;
+    if (line < lines) {
         constexpr int GROUP = 8;
         const float* from = room.partials + (i64)blockIdx.y * width + column;
         Pairs<4> total = {0.0f, {0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
-        for (i64 number = line; number < parts; number += GROUP * LAST_LINES) {
+        for (i64 number = line; number < parts; number += GROUP * lines) {
             Quad group[2][GROUP];
 #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                const i64 own_number = number + k * LAST_LINES;
+                const i64 own_number = number + k * lines;
                 if (own_number >= parts) continue;
                 group[0][k] = *(const Quad*)(from + own_number * channels);
                 group[1][k] = *(const Quad*)(from + (parts + own_number) * channels);
             }
 #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                const i64 own_number = number + k * LAST_LINES, left = rows - own_number * part;
+                const i64 own_number = number + k * lines, left = rows - own_number * part;
                 if (own_number >= parts) continue;
                 const Quad a = group[0][k], b = group[1][k];
                 How::join(total, Pairs<4>{(float)(left < part ? left : part),
@@ -128,7 +129,7 @@ __device__ inline void join_all(Pairs<8> own, const Strip& strip, i64 rows, i64 
     if (thread == 0) room.done[blockIdx.y] = 0;
     if (thread >= width) return;
     Pairs<1> total = {counts[0], {firsts[0][thread]}, {seconds[0][thread]}};
-    for (int other = 1; other < LAST_LINES; other++)
+    for (int other = 1; other < lines; other++)
         How::join(total, Pairs<1>{counts[other], {firsts[other][thread]}, {seconds[other][thread]}});
     finish(channel, total.first[0], total.second[0]);
 }

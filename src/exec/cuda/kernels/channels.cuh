@@ -1,7 +1,7 @@
 // Rows × channels matrices, eight neighbouring channels to a thread in accesses of 16 bytes: what the kernels of batch normalisation
 // share. Channels are a multiple of 8.
 //
-// A block of 256 threads has `lanes` threads side by side (1, 2, 4 or 8) and 256 / lanes lines of them below each other; each thread
+// A block of 256 threads has `lanes` threads side by side (1, 2, 4, 8, 16 or 32) and 256 / lanes lines of them below each other; each thread
 // takes every `lines`-th row of its block's part. Several rows are under way before the first of them is used.
 #pragma once
 #include "reduce.cuh"
@@ -13,7 +13,7 @@
 #define CHANNEL_KERNEL(name, BLOCKS, ...) KERNEL(name, __VA_ARGS__)
 #endif
 
-constexpr int CHANNEL_THREADS = 256, MOST_LANES = 8;
+constexpr int CHANNEL_THREADS = 256, MOST_LANES = 32;
 
 namespace {
 

@@ -24,11 +24,11 @@ typedef unsigned short u16;
 // is read and written by kernels of its own alone; see eight.cuh.
 enum Format { F32 = 0, F16 = 1, BF16 = 2, TF32 = 3, I32 = 4, E4M3 = 5, E5M2 = 6 };
 
-// A value: memory and format. Sizes are arguments of their own.
+// A value: memory, format, and for kernels that ask the elements from a row to the next. Other sizes are arguments of their own.
 struct Tensor {
     void* data;
     int format;
-    int unused;
+    int pitch;
 };
 
 __device__ inline u32 bits_of(float x) {
@@ -95,9 +95,16 @@ __device__ inline float half_to_float(u16 half) {
 
 __device__ inline u16 float_to_bf16(float x) {
     u32 bits = bits_of(x);
+#ifdef __CUDA_ARCH__
+    u16 near;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(near) : "f"(x));
+    // The instruction knows one NaN; rounding keeps the sign and what there is room for.
+    return x != x ? (u16)((bits | 0x00400000u) >> 16) : near;
+#else
     u32 rounded = bits + (0x7fffu + ((bits >> 16) & 1u));
     u32 nan = bits | 0x00400000u;
     return (u16)(((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded) >> 16);
+#endif
 }
 
 __device__ inline float bf16_to_float(u16 bits) { return float_of((u32)bits << 16); }

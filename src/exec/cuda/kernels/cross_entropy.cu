@@ -9,7 +9,7 @@
 
 namespace cross_entropy_parts {
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, EIGHTS = 4;
+constexpr int THREADS = 256, WARPS = THREADS / 32, EIGHTS = 1;
 
 // Eight elements of a row of `length` from `first` on, `otherwise` behind its end. Rows that do not begin at 16 bytes are read one by one.
 __device__ inline void load_of_row(Tensor x, i64 start, int first, int length, bool wide, float otherwise, float (&out)[8]) {
@@ -101,7 +101,7 @@ __device__ inline void row_loss(Tensor logits, Tensor labels, Tensor lse, float*
 
 using namespace cross_entropy_parts;
 
-KERNEL(near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
+BOUNDED_KERNEL(256, 8, near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
        float spread, int smoothed, int ignored) {
     with_format(logits.format, [&](auto format) {
         row_loss<decltype(format)::format>(logits, labels, lse, losses, pitch, classes, kept, spread, smoothed, ignored);
@@ -110,13 +110,15 @@ KERNEL(near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* loss
 
 namespace cross_entropy_parts {
 
-// Columns first .. of a row, up to 8192 of them; those after the last class are +0, since products read them. dx may be where the
+// Columns first .. of a row, 8 in each of EIGHTS places; those after the last class are +0, since products read them. dx may be where the
 // logits are: a thread reads what it writes.
 template <int FORMAT>
 __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, bool wide, int first, int classes, int columns, int label,
                                     bool counts, float lse, float factor, float kept, float spread) {
     if (FORMAT != ANY_FORMAT) logits.format = FORMAT;
     const bool valid = label >= 0 && label < classes;
+    // What a class has besides its probability times `slope`.
+    const float slope = valid ? factor : NAN, base = -slope * spread;
     float x[EIGHTS][8];
 #pragma unroll
     for (int k = 0; k < EIGHTS; k++) {
@@ -128,11 +130,16 @@ __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, 
         const int at = first + k * THREADS * 8;
         if (at >= columns) continue;
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            const float probability = near_exp(x[k][j] - lse);
-            const float taken = at + j == label ? probability - kept : probability;
-            const float slope = valid ? factor * (taken - spread) : NAN;
-            x[k][j] = counts && at + j < classes ? slope : 0.0f;
+        for (int j = 0; j < 8; j++) x[k][j] = counts ? fmaf(near_exp(x[k][j] - lse), slope, base) : 0.0f;
+        if ((u32)(label - at) < 8u) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (at + j == label && counts) x[k][j] -= slope * kept;
+        }
+        if (at + 8 > classes) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (at + j >= classes) x[k][j] = 0.0f;
         }
         if (wide) {
             store_eight(dx, to + at, x[k]);
@@ -149,17 +156,18 @@ __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, 
 
 using namespace cross_entropy_parts;
 
-// Blocks along x are rows, along y their parts of 8192 columns.
-KERNEL(near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,
+// A block has a row.
+BOUNDED_KERNEL(256, 8, near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,
        i64 to_pitch, int classes, float kept, float spread, int ignored) {
     const i64 row = blockIdx.x;
-    const int first = (int)(blockIdx.y * EIGHTS * THREADS + threadIdx.x) * 8, label = load_integer(labels, row);
+    const int label = load_integer(labels, row);
     const float factor = load(dloss, 0) / load(count, 0), own_lse = load(lse, row);
     const bool wide = (from_pitch | to_pitch) % 8 == 0;
     with_formats(logits.format, dx.format, [&](auto of_logits, auto of_dx) {
         Tensor to = dx;
         if (decltype(of_dx)::format != ANY_FORMAT) to.format = decltype(of_dx)::format;
-        row_gradient<decltype(of_logits)::format>(logits, to, row * from_pitch, row * to_pitch, wide, first, classes, (int)to_pitch,
-                                                  label, label != ignored, own_lse, factor, kept, spread);
+        for (int first = (int)threadIdx.x * 8; first < (int)to_pitch; first += EIGHTS * THREADS * 8)
+            row_gradient<decltype(of_logits)::format>(logits, to, row * from_pitch, row * to_pitch, wide, first, classes, (int)to_pitch,
+                                                      label, label != ignored, own_lse, factor, kept, spread);
     });
 }

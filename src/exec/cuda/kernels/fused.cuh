@@ -21,18 +21,19 @@ struct Problem {
     const u32* kept;
     float factor;
     // This block's pair.
-    i64 pair, n, h;
+    i64 pair;
+    int n, h;
 
     __device__ inline void place(i64 number) {
         pair = number;
-        n = number / heads;
-        h = number % heads;
+        n = (int)(number / heads);
+        h = (int)(number % heads);
     }
 
-    // Where position 0 of this head is in an operand (N, length, heads·D), and how far positions are apart.
+    // Where position 0 of this head is in an operand (N, length, heads·D), whose positions are x.pitch apart.
     template <int D>
     __device__ inline const u16* head(Tensor x, i64 length) const {
-        return (const u16*)x.data + (n * length * heads + h) * D;
+        return (const u16*)x.data + n * length * x.pitch + h * D;
     }
 
     // A bit for each of COUNT keys.
@@ -164,13 +165,14 @@ struct Walk {
     u16* shared;
     const u16* first;
     const u16* second;
-    i64 stride, length;
+    int first_stride, second_stride;
+    i64 length;
     int steps[STAGES];
 
     __device__ inline void fetch(int stage, int step) const {
         u16* place = shared + stage * 2 * Rows::SIZE;
-        Rows{place}.template fetch<THREADS>(first, stride, (i64)step * ROWS, length);
-        Rows{place + Rows::SIZE}.template fetch<THREADS>(second, stride, (i64)step * ROWS, length);
+        Rows{place}.template fetch<THREADS>(first, first_stride, (i64)step * ROWS, length);
+        Rows{place + Rows::SIZE}.template fetch<THREADS>(second, second_stride, (i64)step * ROWS, length);
     }
 
     // Begins with the steps from `begin` on that next(n) gives: n, or the first after it that matters, or at least `end`. The memory
@@ -228,17 +230,28 @@ __device__ inline void clear(float (&x)[COUNT][4]) {
         for (int index = 0; index < 4; index++) x[tile][index] = 0.0f;
 }
 
-// Writes 16 rows × D of results times a factor for each half; rows from `length` on are left out.
+// Both numbers of a word with +0 for -0.
+__device__ inline u32 without_minus_zeros(u32 word) {
+    if ((word & 0xffffu) == 0x8000u) word &= 0xffff0000u;
+    return word >> 16 == 0x8000u ? word & 0xffffu : word;
+}
+
+// Writes 16 rows × D of results times a factor for each half; rows from `length` on are left out. A result that lies in wider rows is
+// part of a sum with zeros, in which -0 becomes +0.
 template <int FORMAT, int D>
 __device__ inline void write(Tensor y, const Problem& problem, i64 length, i64 row, const float (&x)[D / 8][4], float low, float high) {
     int lane = lane_number();
-    u16* data = (u16*)y.data + (problem.n * length * problem.heads + problem.h) * D + lane % 4 * 2;
-    i64 stride = problem.heads * D, first = row + lane / 4;
+    i64 stride = y.pitch, first = row + lane / 4;
+    u16* data = (u16*)y.data + (problem.n * length + first) * stride + problem.h * D + lane % 4 * 2;
+    bool is_part = stride > problem.heads * D;
 #pragma unroll
-    for (int tile = 0; tile < D / 8; tile++) {
-        if (first < length) *(u32*)(data + first * stride + tile * 8) = pack<FORMAT>(x[tile][0] * low, x[tile][1] * low);
-        if (first + 8 < length) *(u32*)(data + (first + 8) * stride + tile * 8) = pack<FORMAT>(x[tile][2] * high, x[tile][3] * high);
-    }
+    for (int tile = 0; tile < D / 8; tile++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float factor = half == 0 ? low : high;
+            u32 word = pack<FORMAT>(x[tile][2 * half] * factor, x[tile][2 * half + 1] * factor);
+            if (first + half * 8 < length) *(u32*)(data + half * 8 * stride + tile * 8) = is_part ? without_minus_zeros(word) : word;
+        }
 }
 
 }  // namespace fused

@@ -43,7 +43,7 @@ __device__ inline void make_terms(float* terms, const Problem& problem, const Ti
     int row = threadIdx.x / 2, part = threadIdx.x % 2 * (D / 16);
     i64 t = t0 + row;
     bool there = t < problem.queries;
-    const u16* answers = problem.head<D>(y, problem.queries) + (there ? t : 0) * problem.heads * D + part * 8;
+    const u16* answers = problem.head<D>(y, problem.queries) + (there ? t : 0) * y.pitch + part * 8;
     float delta = 0.0f;
 #pragma unroll
     for (int chunk = 0; chunk < D / 16; chunk++) {
@@ -83,10 +83,10 @@ __device__ inline void query_gradient(Problem problem, Tensor query, Tensor key,
     ALIGNED_SHARED u16 shared[Walk::SIZE + (S::SHARED ? 2 * OWN * D : 0)];
     if (slopes) slopes += (i64)blockIdx.y * problem.queries * problem.keys;
     problem.place(problem.pair);
-    i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * OWN, stride = problem.heads * D;
+    i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * OWN;
     i64 end = problem.causal && t0 + OWN < problem.keys ? t0 + OWN : problem.keys;
     int tiles = (int)((end + STEP - 1) / STEP), row = warp_number() * 16, first = (int)t0 + row;
-    Walk walk{shared, problem.head<D>(key, problem.keys), problem.head<D>(value, problem.keys), stride, problem.keys, {}};
+    Walk walk{shared, problem.head<D>(key, problem.keys), problem.head<D>(value, problem.keys), key.pitch, value.pitch, problem.keys, {}};
     auto next = [&](int tile) {
         // Where slopes are wanted, those that are 0 are too.
         while (problem.mask && !slopes && tile < tiles && problem.attended<STEP>(tile * STEP) == 0) tile++;
@@ -94,8 +94,8 @@ __device__ inline void query_gradient(Problem problem, Tensor query, Tensor key,
     };
 
     Tile<D, OWN> own_queries{shared + (S::SHARED ? Walk::SIZE : 0)}, own_gradients{own_queries.data + OWN * D};
-    own_queries.template fetch<S::THREADS>(problem.head<D>(query, problem.queries), stride, t0, problem.queries);
-    own_gradients.template fetch<S::THREADS>(problem.head<D>(dy, problem.queries), stride, t0, problem.queries);
+    own_queries.template fetch<S::THREADS>(problem.head<D>(query, problem.queries), query.pitch, t0, problem.queries);
+    own_gradients.template fetch<S::THREADS>(problem.head<D>(dy, problem.queries), dy.pitch, t0, problem.queries);
     end_group();
     if (S::SHARED) walk.start(0, tiles, next);
     wait_groups<S::SHARED ? S::STAGES - 1 : 0>();
@@ -162,17 +162,17 @@ __device__ inline void key_gradient(Problem problem, Tensor query, Tensor key, T
     typedef fused::Walk<D, STEP, S::STAGES, S::THREADS> Walk;
     ALIGNED_SHARED u16 shared[Walk::SIZE + (S::SHARED ? 2 : 1) * OWN * D];
     problem.place(problem.pair);
-    i64 s0 = (i64)blockIdx.x * OWN, stride = problem.heads * D;
+    i64 s0 = (i64)blockIdx.x * OWN;
     u64 attended = problem.attended<OWN>((int)s0);
     int row = warp_number() * 16, first = (int)s0 + row;
     // Nobody attends to keys that are masked.
     int begin = problem.causal ? (int)(s0 / STEP) : 0, tiles = attended ? (int)((problem.queries + STEP - 1) / STEP) : 0;
-    Walk walk{shared, problem.head<D>(query, problem.queries), problem.head<D>(dy, problem.queries), stride, problem.queries, {}};
+    Walk walk{shared, problem.head<D>(query, problem.queries), problem.head<D>(dy, problem.queries), query.pitch, dy.pitch, problem.queries, {}};
     auto next = [](int tile) { return tile; };
 
     Tile<D, OWN> own_values{shared + Walk::SIZE}, own_keys{S::SHARED ? own_values.data + OWN * D : shared};
-    own_keys.template fetch<S::THREADS>(problem.head<D>(key, problem.keys), stride, s0, problem.keys);
-    own_values.template fetch<S::THREADS>(problem.head<D>(value, problem.keys), stride, s0, problem.keys);
+    own_keys.template fetch<S::THREADS>(problem.head<D>(key, problem.keys), key.pitch, s0, problem.keys);
+    own_values.template fetch<S::THREADS>(problem.head<D>(value, problem.keys), value.pitch, s0, problem.keys);
     end_group();
     if (S::SHARED) walk.start(begin, tiles, next);
     wait_groups<S::SHARED ? S::STAGES - 1 : 0>();

@@ -66,10 +66,10 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
     ALIGNED_SHARED u16 shared[Walk::SIZE];
     problem.place(problem.pair);
     // The longest causal walks begin first.
-    i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * QUERIES, stride = problem.heads * D;
+    i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     i64 end = problem.causal && t0 + QUERIES < problem.keys ? t0 + QUERIES : problem.keys;
     int tiles = (int)((end + KEYS - 1) / KEYS), row = warp_number() * 16, lane = lane_number();
-    Walk walk{shared, problem.head<D>(key, problem.keys), problem.head<D>(value, problem.keys), stride, problem.keys, {}};
+    Walk walk{shared, problem.head<D>(key, problem.keys), problem.head<D>(value, problem.keys), key.pitch, value.pitch, problem.keys, {}};
     auto next = [&](int tile) {
         while (problem.mask && tile < tiles && problem.attended<KEYS>(tile * KEYS) == 0) tile++;
         return tile;
@@ -79,7 +79,7 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
     constexpr bool FITS = QUERIES <= 2 * KEYS;
     Tile<D, QUERIES> query_tile{shared + Walk::SIZE - QUERIES * D};
     Left<D, QUERIES, false> queries;
-    query_tile.template fetch<S::THREADS>(problem.head<D>(query, problem.queries), stride, t0, problem.queries);
+    query_tile.template fetch<S::THREADS>(problem.head<D>(query, problem.queries), query.pitch, t0, problem.queries);
     end_group();
     if (FITS) walk.start(0, tiles, next);
     wait_groups<FITS ? S::STAGES - 1 : 0>();

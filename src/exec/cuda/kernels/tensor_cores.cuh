@@ -207,10 +207,10 @@ struct Tile {
 
     // Copies rows first, first + 1, … of an operand later; rows from `length` on are 0.
     template <int THREADS>
-    __device__ inline void fetch(const u16* from, i64 stride, i64 first, i64 length) const {
+    __device__ inline void fetch(const u16* from, int stride, i64 first, i64 length) const {
         constexpr int STEP = THREADS / CHUNKS;
         int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS, left = (int)(length - first);
-        const u16* source = from + (first + row) * stride + chunk * 8;
+        const u16* source = from + (i64)((int)first + row) * stride + chunk * 8;
 #pragma unroll
         for (int index = 0; index < ROWS / STEP; index++, row += STEP, source += STEP * stride) {
             copy_later(at(row, chunk), source, row < left);

@@ -40,9 +40,14 @@ KERNEL(unscale_begin, int* culprit) {
     if (thread_number() == 0) *culprit = 0x7fffffff;
 }
 
-// g *= 1 / scale for every gradient; `culprit` becomes the number of the first one with an element that is not finite before, or
-// whose product is not. A block of 256 threads has 8192 elements.
-KERNEL(unscale, Tensor scale, const Entry* entries, int count, int after, int* culprit) {
+// What gradients are multiplied by: 1 / scale, or 1 where they are no more to be unscaled.
+static __device__ inline float inverse_of(Tensor scale) {
+    return scale.data != nullptr ? (float)(1.0 / (double)load(scale, 0)) : 1.0f;
+}
+
+// g *= 1 / scale for every gradient, or nothing where those who read them will; `culprit` becomes the number of the first one with an
+// element that is not finite before, or whose product is not. A block of 256 threads has 8192 elements.
+KERNEL(unscale, Tensor scale, const Entry* entries, int count, int after, int writes, int* culprit) {
     __shared__ int found;
     i64 block = blockIdx.x;
     int number = last_from(entries, count, block);
@@ -50,7 +55,7 @@ KERNEL(unscale, Tensor scale, const Entry* entries, int count, int after, int* c
     Tensor gradient = tensor_of(entry);
     if (threadIdx.x == 0) found = 0;
     __syncthreads();
-    float inverse = (float)(1.0 / (double)load(scale, 0));
+    float inverse = inverse_of(scale);
     bool mine = false;
     i64 first = ((block - entry.first_block) * 1024 + threadIdx.x) * 8;
 #pragma unroll 1
@@ -64,7 +69,7 @@ KERNEL(unscale, Tensor scale, const Entry* entries, int count, int after, int* c
             mine = mine || (bits_of(after != 0 ? product : values[k]) & 0x7f800000u) == 0x7f800000u;
             values[k] = product;
         }
-        store_up_to_eight(gradient, first, entry.elements, values);
+        if (writes != 0) store_up_to_eight(gradient, first, entry.elements, values);
     }
     if (mine) found = 1;
     __syncthreads();
@@ -76,35 +81,39 @@ KERNEL(unscale_end, const int* culprit, Tensor found) {
 }
 
 // The sum of up to 4096 squares, or values, by 16 neighbouring threads; all threads of the block call it together.
-static __device__ inline float square_or_value(Tensor x, i64 i, bool square) {
+// Squares are those of the elements times a factor.
+static __device__ inline float square_or_value(Tensor x, i64 i, bool square, float factor) {
     float value = load(x, i);
-    return square ? value * value : value;
+    if (!square) return value;
+    value *= factor;
+    return value * value;
 }
 
-static __device__ inline float sum_of_block(Tensor x, i64 first, i64 count, bool square) {
+static __device__ inline float sum_of_block(Tensor x, i64 first, i64 count, bool square, float factor) {
     float lane = 0.0f;
     i64 i = threadIdx.x % 16;
     for (; i + 7 * 16 < count; i += 8 * 16) {
         float values[8];
 #pragma unroll
-        for (int k = 0; k < 8; k++) values[k] = square_or_value(x, first + i + k * 16, square);
+        for (int k = 0; k < 8; k++) values[k] = square_or_value(x, first + i + k * 16, square, factor);
 #pragma unroll
         for (int k = 0; k < 8; k++) lane += values[k];
     }
-    for (; i < count; i += 16) lane += square_or_value(x, first + i, square);
+    for (; i < count; i += 16) lane += square_or_value(x, first + i, square, factor);
     return tree16(lane);
 }
 
 static __device__ inline i64 at_most(i64 a, i64 b) { return a < b ? a : b; }
 
-// sums[first_block + b] = the sum of the squares of block b of 4096 elements of a tensor: 16 blocks of it to a block of threads.
-KERNEL(norm_blocks, const Entry* entries, int count, i64 blocks, float* sums) {
+// sums[first_block + b] = the sum of the squares of block b of 4096 elements of a tensor, each divided by the scale: 16 blocks of it to
+// a block of threads.
+KERNEL(norm_blocks, const Entry* entries, int count, i64 blocks, Tensor scale, float* sums) {
     i64 block = (i64)blockIdx.x * 16 + threadIdx.x / 16;
     bool there = block < blocks;
     Entry entry = entries[there ? last_from(entries, count, block) : 0];
     i64 first = there ? (block - entry.first_block) * 4096 : 0;
     i64 size = there ? at_most(entry.elements - first, 4096) : 0;
-    float sum = sum_of_block(tensor_of(entry), first, size, true);
+    float sum = sum_of_block(tensor_of(entry), first, size, true, inverse_of(scale));
     if (there && threadIdx.x % 16 == 0) sums[block] = sum;
 }
 
@@ -112,16 +121,16 @@ KERNEL(norm_blocks, const Entry* entries, int count, i64 blocks, float* sums) {
 static __device__ inline float sum_of_vector(const float* values, i64 n, float* blocks) {
     Tensor x = {(void*)values, F32, 0};
     int group = (int)threadIdx.x / 16;
-    if (n <= 4096) return sum_of_block(x, 0, n, false);
+    if (n <= 4096) return sum_of_block(x, 0, n, false, 1.0f);
     i64 count = (n + 4095) / 4096;
     for (i64 start = 0; start < count; start += 16) {
         i64 block = start + group, first = block * 4096;
         i64 size = block < count ? at_most(n - first, 4096) : 0;
-        float sum = sum_of_block(x, first, size, false);
+        float sum = sum_of_block(x, first, size, false, 1.0f);
         if (block < count && threadIdx.x % 16 == 0) blocks[block] = sum;
     }
     __syncthreads();
-    return sum_of_block({blocks, F32, 0}, 0, count, false);
+    return sum_of_block({blocks, F32, 0}, 0, count, false, 1.0f);
 }
 
 // squares[t] = the sum of the squares of tensor t, from the sums of its blocks.
@@ -176,13 +185,13 @@ KERNEL(casts, const Row* rows, int count) {
 }
 
 // One step of stochastic gradient descent; without momentum there is no velocity.
-KERNEL(update_sgd, const Row* rows, int count, Tensor rate_at, Tensor found, Tensor coefficient, float momentum, int nesterov,
+KERNEL(update_sgd, const Row* rows, int count, Tensor rate_at, Tensor found, Tensor scale, Tensor coefficient, float momentum, int nesterov,
        float decay) {
     if (skipped(found)) return;
     Row row = rows[last_from(rows, count, blockIdx.x)];
     Tensor parameters = at(row.words[0], F32), velocity = at(row.words[1], F32);
     Tensor gradients = at(row.words[3], row.words[4]);
-    float rate = load(rate_at, 0), clip = clip_of(coefficient);
+    float rate = load(rate_at, 0), inverse = inverse_of(scale), clip = clip_of(coefficient);
     FOR_EIGHTS(row, first) {
         i64 n = row.elements;
         float p[8], b[8], g[8];
@@ -191,7 +200,7 @@ KERNEL(update_sgd, const Row* rows, int count, Tensor rate_at, Tensor found, Ten
         if (momentum != 0.0f) load_up_to_eight(velocity, first, n, b);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            float gradient = g[k] * clip;
+            float gradient = g[k] * inverse * clip;
             if (decay != 0.0f) gradient += decay * p[k];
             float step = gradient;
             if (momentum != 0.0f) {
@@ -217,13 +226,13 @@ KERNEL(adamw_numbers, Tensor rate_at, const int* step, double beta_1, double bet
 }
 
 // One step of AdamW.
-KERNEL(update_adamw, const Row* rows, int count, const float* numbers, Tensor found, Tensor coefficient, double beta_1, double beta_2,
+KERNEL(update_adamw, const Row* rows, int count, const float* numbers, Tensor found, Tensor scale, Tensor coefficient, double beta_1, double beta_2,
        double epsilon) {
     if (skipped(found)) return;
     Row row = rows[last_from(rows, count, blockIdx.x)];
     Tensor parameters = at(row.words[0], F32), first_moment = at(row.words[1], F32), second_moment = at(row.words[2], F32);
     Tensor gradients = at(row.words[3], row.words[4]);
-    float shrink = numbers[0], step_size = numbers[1], correction = numbers[2], clip = clip_of(coefficient);
+    float shrink = numbers[0], step_size = numbers[1], correction = numbers[2], inverse = inverse_of(scale), clip = clip_of(coefficient);
     float weight_1 = (float)(1.0 - beta_1), keep_1 = (float)beta_1;
     float weight_2 = (float)(1.0 - beta_2), keep_2 = (float)beta_2, small = (float)epsilon;
     FOR_EIGHTS(row, first) {
@@ -235,7 +244,7 @@ KERNEL(update_adamw, const Row* rows, int count, const float* numbers, Tensor fo
         load_up_to_eight(gradients, first, n, g);
 #pragma unroll
         for (int k = 0; k < 8; k++) {
-            float gradient = g[k] * clip;
+            float gradient = g[k] * inverse * clip;
             float shrunk = p[k] * shrink;
             m[k] = weight_1 < 0.5f ? m[k] + weight_1 * (gradient - m[k]) : gradient - (gradient - m[k]) * keep_1;
             v[k] = v[k] * keep_2 + (weight_2 * gradient) * gradient;

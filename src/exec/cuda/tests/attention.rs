@@ -209,6 +209,107 @@ fn products_of_matrices() {
     }
 }
 
+/// Lets queries, keys, values and dy be read in wider rows, and gradients be written there.
+fn in_parts(case: &mut Case) {
+    let backward = matches!(case.op, Op::AttentionBackward { .. });
+    let (operands, results) = if backward { (0..4, 0..3) } else { (0..3, 0..0) };
+    let place = |index: usize, value: &Value| {
+        let row = value.shape[2];
+        // Each begins elsewhere, at 16 bytes where numbers have two.
+        let start = 8 * index;
+        (index, (start, (start + row).next_multiple_of(8) + 24))
+    };
+    if let ((Value { dtype: DType::F16, .. }, Buffer::Float(values)), true) = (&mut case.inputs[0], backward)
+    {
+        // So small that some gradients become -0.
+        values.iter_mut().for_each(|x| *x = round(Format::F16, *x * 1e-6));
+    }
+    case.parts = operands.map(|index| place(index, &case.inputs[index].0)).collect();
+    case.result_parts = results.map(|index| place(index, &case.outputs[index])).collect();
+}
+
+/// The same numbers, with +0 for each -0 in results that are parts of a sum with zeros.
+fn as_sums(case: &Case, results: Vec<Buffer>) -> Vec<Buffer> {
+    let sum = |(index, result): (usize, Buffer)| match result {
+        Buffer::Float(values) if case.result_parts.contains_key(&index) => {
+            Buffer::Float(values.into_iter().map(|x| x + 0.0).collect())
+        }
+        other => other,
+    };
+    results.into_iter().enumerate().map(sum).collect()
+}
+
+/// How often such a result is -0.
+fn minus_zeros(case: &Case, results: &[Buffer]) -> usize {
+    let floats = |index: &usize| results[*index].floats(case.outputs[*index].elements());
+    let all = case.result_parts.keys().flat_map(floats);
+    all.filter(|x| x.to_bits() == (-0.0_f32).to_bits()).count()
+}
+
+#[test]
+fn attention_in_parts_of_rows_has_the_same_bits() {
+    let mut zeros = 0;
+    for dtype in [DType::F32, DType::F16, DType::Bf16, DType::Tf32] {
+        for (sizes, causal, p, bias, mask) in [
+            ([2, 5, 7, 2, 3], false, 0.0, None, false),
+            ([1, 97, 97, 1, 17], true, 0.0, None, false),
+            ([2, 50, 30, 3, 8], false, 0.0, None, true),
+            ([2, 33, 40, 2, 4], false, 0.25, Some([2, 2, 33, 40]), true),
+            ([0, 4, 4, 2, 2], false, 0.0, None, false),
+        ] {
+            for case in &mut cases_of(&Variant { sizes, causal, p, bias, mask, dtype, special: false }) {
+                in_parts(case);
+                let expected = case.expected();
+                zeros += minus_zeros(case, &expected);
+                let expected = as_sums(case, expected);
+                for mut device in devices() {
+                    let found = case.found(&mut *device, Arithmetic::Portable).expect("a kernel");
+                    let difference = case.difference(&expected, &found);
+                    assert_eq!(
+                        difference,
+                        None,
+                        "{dtype:?} {sizes:?} causal {causal} p {p} on {}",
+                        device.name()
+                    );
+                }
+            }
+        }
+    }
+    assert!(zeros > 0, "no gradient is -0 otherwise");
+}
+
+/// Where operands lie changes no bit of the fused kernels.
+#[test]
+fn fused_attention_in_parts_of_rows_has_the_same_bits() {
+    let mut zeros = 0;
+    for dtype in [DType::F16, DType::Bf16] {
+        for (sizes, causal, p, bias, mask) in [
+            ([2, 70, 130, 2, 64], false, 0.0, None, false),
+            ([1, 150, 150, 3, 32], true, 0.0, None, false),
+            ([1, 197, 197, 1, 64], false, 0.0, None, false),
+            ([3, 40, 200, 1, 64], false, 0.0, None, true),
+            ([3, 70, 70, 1, 128], true, 0.0, None, true),
+            ([2, 40, 70, 2, 64], false, 0.1, Some([1, 2, 40, 70]), true),
+            ([2, 33, 33, 2, 32], true, 0.25, Some([2, 2, 33, 33]), false),
+        ] {
+            for case in &mut cases_of(&Variant { sizes, causal, p, bias, mask, dtype, special: false }) {
+                for mut device in devices().into_iter().filter(|device| device.has_tensor_cores()) {
+                    in_parts(case);
+                    let found = case.found(&mut *device, Arithmetic::Device).expect("a kernel");
+                    let whole = std::mem::take(&mut case.result_parts);
+                    case.parts.clear();
+                    let expected = case.found(&mut *device, Arithmetic::Device).expect("a kernel");
+                    case.result_parts = whole;
+                    zeros += minus_zeros(case, &expected);
+                    let difference = case.difference(&as_sums(case, expected), &found);
+                    assert_eq!(difference, None, "{dtype:?} {sizes:?} causal {causal} p {p}");
+                }
+            }
+        }
+    }
+    assert!(zeros > 0 || devices().is_empty(), "no gradient is -0 otherwise");
+}
+
 /// The fused kernels round weights and slopes to 16 bits before they multiply them, and the results once; sums are f32 in another
 /// order. Each rounding moves a result by at most half an epsilon of the terms, which are about as large as the greatest result, so
 /// four epsilons of that bound the difference from the portable result.

@@ -65,7 +65,8 @@ fn sums_of_the_device_are_near_and_repeat() {
                     let is_sum = case.op == Op::BatchNormBackward && index > 0;
                     let (unit, scale) = match (index, is_sum) {
                         (0, _) => (unit, 1.0),
-                        (_, true) => (2e-7, rows * (1.0 + centre.abs())),
+                        // Each term of a sum is off by up to five roundings, of 2^-24 each: three of the reference's and two of the device's.
+                        (_, true) => (4e-7, rows * (1.0 + centre.abs())),
                         _ => (1e-5, 1.0),
                     };
                     for (wanted, got) in expected.floats(elements).iter().zip(found.floats(elements)) {

@@ -48,6 +48,42 @@ pub fn blocks() -> Sample {
     Sample { plan: samples::plan(body), features: [5, 12].into(), labels: samples::classes(3) }
 }
 
+/// A block whose queries come from one product and whose keys and values are slices of another, and one whose product is cut into two
+/// parts that are multiplied.
+pub fn parts() -> Sample {
+    let part =
+        |name: &str, start: usize, length: usize| layer(name, LayerKind::Slice { axis: 2, start, length });
+    let save = |name: &str| Block::Save { name: name.to_owned(), span: span(4) };
+    let recall = |name: &str| Block::Recall { name: name.to_owned(), span: span(4) };
+    let attention = LayerKind::Attention { heads: 2, causal: false, dropout: 0.1, terms: 1, scale: None };
+    let operands = vec![
+        ("query", vec![recall(":numbers"), linear("first.query", 64)]),
+        ("key", vec![recall(":pairs"), part("key", 0, 64)]),
+        ("value", vec![recall(":pairs"), part("value", 64, 64)]),
+    ];
+    let first = vec![
+        save(":numbers"),
+        linear("first.pairs", 128),
+        save(":pairs"),
+        apply("first.attention", attention, operands),
+        linear("first.out", 64),
+    ];
+    let gate = vec![part("gate", 0, 72), layer("gate.act", LayerKind::Gelu { tanh: true })];
+    let second = vec![
+        linear("second.up", 144),
+        parallel("second.both", Combine::Multiply, vec![gate, vec![part("content", 72, 72)]]),
+        linear("second.down", 64),
+    ];
+    let body = vec![
+        linear("embed", 64),
+        parallel("first", Combine::Add, vec![Vec::new(), first]),
+        parallel("second", Combine::Add, vec![Vec::new(), second]),
+        layer("flatten", LayerKind::Flatten { start: 1 }),
+        linear("head", 3),
+    ];
+    Sample { plan: samples::plan(body), features: [5, 12].into(), labels: samples::classes(3) }
+}
+
 /// The ops of each group of a kind.
 fn members(nodes: &[Node], planned: &Planned, kind: Kind) -> Vec<Vec<Op>> {
     let groups = planned.groups.iter().flatten().filter(|group| group.kind == kind);
@@ -70,10 +106,6 @@ fn chains_are_found() {
         seen += 1;
         let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
         let planned = Planned::new(&nodes, &step.values, step.micro.len(), &[step.loss, step.norm]);
-        let lengths = |kind: Kind| -> Vec<usize> {
-            let groups = members(&nodes, &planned, kind);
-            groups.iter().map(Vec::len).collect()
-        };
         // Three norms follow a sum.
         let norms = members(&nodes, &planned, Kind::ResidualNorm);
         assert_eq!(norms.len(), 3, "{name}: {norms:?}");
@@ -81,7 +113,43 @@ fn chains_are_found() {
         // The gradients of the first two meet what goes around their blocks.
         let gradients = members(&nodes, &planned, Kind::NormGradient);
         assert_eq!(gradients.iter().filter(|group| group[1] == Op::Add).count(), 2, "{name}: {gradients:?}");
-        assert_eq!((lengths(Kind::Slices), lengths(Kind::Join)), (vec![3], vec![5]), "{name}");
     }
     assert!(seen > 0, "the sample is among the others");
+}
+
+/// The parts of one product that attention takes are no copies, and neither are their gradients; parts that others take are, in one launch.
+#[test]
+fn parts_of_rows_are_copied_for_those_alone_that_want_them_close() {
+    let mut seen = 0;
+    for (name, _, step) in sample_steps() {
+        let (copied, shared) = match name.split_once(' ') {
+            Some(("packed" | "blocks", _)) => (Vec::new(), 3),
+            Some(("parts", _)) => (vec![2], 2),
+            _ => continue,
+        };
+        seen += 1;
+        let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+        let planned = Planned::new(&nodes, &step.values, step.micro.len(), &[step.loss, step.norm]);
+        let lengths =
+            |kind: Kind| members(&nodes, &planned, kind).iter().map(Vec::len).collect::<Vec<usize>>();
+        assert_eq!(lengths(Kind::Slices), copied, "{name}");
+        // Two gradients of slices, and their sum.
+        assert_eq!(lengths(Kind::Join), copied.iter().map(|_| 3).collect::<Vec<usize>>(), "{name}");
+        for instruction in &planned.program.instructions {
+            let Action::Run(node) = instruction.action else { continue };
+            let edges = match nodes[node].op {
+                Op::Attention(_) => [&instruction.inputs[..3], &[]],
+                Op::AttentionBackward { .. } => [&instruction.inputs[1..4], &instruction.outputs[..3]],
+                _ => continue,
+            };
+            for edges in edges.into_iter().filter(|edges| !edges.is_empty()) {
+                let apart = edges.iter().filter(|edge| planned.pitches[**edge] > planned.rows[**edge]);
+                assert_eq!(apart.count(), shared, "{name}: {edges:?}");
+                let owners: std::collections::BTreeSet<usize> =
+                    edges.iter().map(|edge| planned.program.owner(*edge)).collect();
+                assert_eq!(owners.len(), 4 - shared, "{name}: {edges:?}");
+            }
+        }
+    }
+    assert_eq!(seen, 12, "three samples in four policies");
 }

@@ -73,7 +73,7 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
                 program.instructions.iter().filter(|other| touches(&other.outputs)).count()
             };
             let persistent = matches!(program.buffers[owner].place, Place::Cell(_));
-            // A narrow copy beside a wide value that others read, or that stays; or a gradient that is unscaled in place.
+            // A narrow copy beside a wide value that others read, or that stays; or a sum of gradients that is unscaled in place.
             assert!(
                 (narrower && (persistent || readers > 1 || written(owner) == 0))
                     || written(program.owner(to)) > 1,
@@ -86,6 +86,26 @@ fn casts_are_launches_only_where_memory_has_to_be_written() {
             assert!(left == 0 && reads > 0, "{name}: {left} casts of {all}, {reads} operands in tf32");
         }
     }
+}
+
+/// Gradients of one micro-batch are read as they were made, and divided by the scale then; sums of several are unscaled in place.
+#[test]
+fn gradients_are_unscaled_where_they_are_read() {
+    let (mut as_read, mut in_place) = (0, 0);
+    for (name, sample, step) in sample_steps() {
+        let (nodes, planned) = plan(&step);
+        for instruction in &planned.program.instructions {
+            let Action::Run(node) = instruction.action else { continue };
+            let Op::Unscale { .. } = nodes[node].op else { continue };
+            let gradients = &instruction.inputs[1..];
+            let alone = sample.plan.train.accumulate.max(1) == 1;
+            assert_eq!(instruction.outputs.len(), if alone { 1 } else { instruction.inputs.len() }, "{name}");
+            let scaled = gradients.iter().filter(|gradient| planned.scales[**gradient].is_some()).count();
+            assert_eq!(scaled, if alone { gradients.len() } else { 0 }, "{name}");
+            *(if alone { &mut as_read } else { &mut in_place }) += 1;
+        }
+    }
+    assert!(as_read > 0 && in_place > 0, "{as_read} and {in_place}");
 }
 
 /// Nothing that concerns every parameter is a launch for each of them.

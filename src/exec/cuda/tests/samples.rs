@@ -42,7 +42,11 @@ pub(super) fn sample_steps() -> Vec<(String, Sample, StepGraph)> {
     ];
     let mut found = Vec::new();
     for (policy_name, policy) in policies {
-        let more = [("blocks", super::chains::blocks()), ("bottleneck", samples::bottleneck())];
+        let more = [
+            ("blocks", super::chains::blocks()),
+            ("parts", super::chains::parts()),
+            ("bottleneck", samples::bottleneck()),
+        ];
         for (name, mut sample) in samples::all().into_iter().chain(more) {
             sample.plan.precision = policy.clone();
             let step = sample.compile().step;

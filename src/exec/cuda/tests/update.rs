@@ -68,6 +68,71 @@ fn unscaling_finds_the_first_that_is_not_finite() {
     }
 }
 
+/// A gradient that is unscaled as it is read, from the format that it was made in, gives the bits of one that was unscaled in place.
+#[test]
+fn gradients_are_unscaled_as_they_are_read() {
+    let (mut described, number) = scalar(3e-4);
+    described.role = Role::Host;
+    let sgd = Optimizer::Sgd { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.01 };
+    let adam = Optimizer::AdamW { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01 };
+    // The second is no power of two, the third makes some quotients subnormal.
+    for scale in [65_536.0, 3.7, 1e38] {
+        for format in [DType::F32, DType::F16, DType::Bf16] {
+            for (rule, states) in [(sgd.clone(), 1), (adam.clone(), 2)] {
+                for clip in [None, Some(0.3)] {
+                    let rate = (described.clone(), number.clone());
+                    let mut inputs = vec![plain(1, &[5003]), plain(2, &[5003]), rate, integer(41)];
+                    inputs.extend([scalar(0.0)]);
+                    inputs.extend(clip.map(scalar));
+                    let first = inputs.len();
+                    // Second moments are not negative.
+                    inputs.extend((0..states).map(|state| {
+                        let (value, numbers) = plain(3 + state, &[5003]);
+                        let numbers = numbers.floats(5003).iter().map(|x| x.abs()).collect();
+                        (value, Buffer::Float(numbers))
+                    }));
+                    let places: Vec<usize> =
+                        std::iter::once(0).chain(first..first + states as usize).collect();
+                    let rule = rule.clone();
+                    let op = Op::Update { rule, found: true, clipped: clip.is_some(), stored: None };
+                    let mut case = in_place(op, inputs, &places);
+                    case.stored[1] = Some(format);
+                    case.scales = BTreeMap::from([(1, scale)]);
+                    case.check(&format!("an update of {format:?} divided by {scale}"));
+                }
+            }
+            let inputs = vec![plain(1, &[5003]), plain(2, &[7]), plain(3, &[0])];
+            let mut case = Case::new(Op::GlobalNorm, inputs, vec![value(&[], DType::F32)]);
+            case.stored = vec![Some(format), Some(DType::F16), None];
+            case.scales = (0..3).map(|index| (index, scale)).collect();
+            case.check(&format!("a norm of {format:?} divided by {scale}"));
+        }
+    }
+}
+
+/// The check for what is not finite alone, of gradients of any format.
+#[test]
+fn unscaling_that_writes_nothing_finds_the_same() {
+    for (scale, after) in [(1024.0, false), (0.25, true), (0.25, false)] {
+        for (bad, format) in
+            [(1.0, DType::F16), (f32::NAN, DType::F16), (3e38, DType::Bf16), (f32::INFINITY, DType::F32)]
+        {
+            let mut inputs = vec![scalar(scale), plain(1, &[9000]), plain(2, &[11])];
+            if let Buffer::Float(values) = &mut inputs[2].1 {
+                values[10] = bad;
+            }
+            let product = round(format.format().expect("a float"), bad) * (1.0 / scale);
+            let finite = if after { product.is_finite() } else { bad.is_finite() };
+            let mut case = Case::new(Op::Unscale { after }, inputs, vec![value(&[], DType::F32)]);
+            case.stored[2] = Some(format);
+            for mut device in devices() {
+                let found = case.found(&mut *device, Arithmetic::Portable).expect("a kernel");
+                assert_eq!(found[0].floats(1), [f32::from(!finite)], "{bad} of {format:?} / {scale}");
+            }
+        }
+    }
+}
+
 #[test]
 fn norms_are_summed_in_the_declared_order() {
     for sizes in [vec![1], vec![4096, 4097, 0, 3], vec![100_000, 16], vec![4096 * 4097 + 5]] {

@@ -1,6 +1,7 @@
 //! The rule against PyTorch's own class, and against the classes of DeepSpeed and Megatron.
 
 use super::{ScaleRule, ScaleState, TORCH, update};
+use crate::diag::number::counted;
 use crate::graph::ScaleGuard;
 
 /// The states after each letter: `g` a finite step, `i` a non-finite one.

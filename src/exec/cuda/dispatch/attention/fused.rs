@@ -4,7 +4,7 @@
 //! A mask is a bit for each key; steps of a walk none of whose keys are attended to are left out.
 
 use super::portable::{BiasGradient, chunk, chunks};
-use super::rule::Rule;
+use super::rule::{Rule, in_rows};
 use crate::exec::cuda::dispatch::{Arithmetic, Call, Operand};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::graph::DType;
@@ -103,8 +103,10 @@ fn attended(rule: &Rule<'_>, launches: &mut Launches) -> u64 {
 
 /// Operands of all fused kernels in their order.
 fn operands(rule: &Rule<'_>) -> Arguments {
-    let arguments = Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor);
-    arguments.tensor(rule.value.tensor).tensor(rule.bias)
+    let is_aligned =
+        |operand: &Operand<'_>| operand.tensor.address.is_multiple_of(16) && operand.pitch.is_multiple_of(8);
+    debug_assert!([rule.query, rule.key, rule.value].iter().all(is_aligned), "rows begin at 16 bytes");
+    [rule.query, rule.key, rule.value].into_iter().fold(Arguments::new(), in_rows).tensor(rule.bias)
 }
 
 /// What the parameters of all fused kernels end with.
@@ -123,7 +125,7 @@ pub fn forward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let (queries, threads) = FORWARD_BLOCK;
     for pairs in chunks(rule.pairs(), kept.each) {
         let bits = kept.draw(rule, &pairs, launches);
-        let arguments = operands(rule).tensor(call.output(0)).tensor(call.output(1));
+        let arguments = in_rows(operands(rule), call.outputs[0]).tensor(call.output(1));
         let grid = [rule.queries.div_ceil(queries), pairs.len(), 1];
         launches.kernel(name, grid, threads, ends(rule, attended, pairs.start, bits, arguments));
     }
@@ -144,13 +146,13 @@ pub fn backward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let slopes = if bias.wanted() { launches.scratch(chunk(rule.pairs(), each) * slopes_each) } else { 0 };
     for pairs in chunks(rule.pairs(), each) {
         let bits = kept.draw(rule, &pairs, launches);
-        let arguments = operands(rule).tensor(dy.tensor).tensor(y.tensor).tensor(log_sum_exp.tensor);
-        let arguments = arguments.address(terms).tensor(call.output(0)).address(slopes);
+        let arguments = in_rows(in_rows(operands(rule), *dy), *y).tensor(log_sum_exp.tensor);
+        let arguments = in_rows(arguments.address(terms), call.outputs[0]).address(slopes);
         let grid = [rule.queries.div_ceil(own), pairs.len(), 1];
         launches.kernel(query, grid, threads, ends(rule, attended, pairs.start, bits, arguments));
 
-        let arguments = operands(rule).tensor(dy.tensor).address(terms);
-        let arguments = arguments.tensor(call.output(1)).tensor(call.output(2));
+        let arguments = in_rows(operands(rule), *dy).address(terms);
+        let arguments = in_rows(in_rows(arguments, call.outputs[1]), call.outputs[2]);
         let grid = [rule.keys.div_ceil(own), pairs.len(), 1];
         launches.kernel(key, grid, threads, ends(rule, attended, pairs.start, bits, arguments));
         bias.add(rule, slopes, pairs, launches);

@@ -1,6 +1,6 @@
 //! Attention in the order of `docs/numerics.md`: scores of a chunk of heads in scratch, then rows, then chains.
 
-use super::rule::Rule;
+use super::rule::{Rule, in_rows};
 use crate::exec::cuda::dispatch::Call;
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 
@@ -32,10 +32,10 @@ pub fn forward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let each = rule.queries * rule.keys * 4;
     let most = chunk(rule.pairs(), each);
     let (scores, sums) = (launches.scratch(most * each), launches.scratch(most * rule.queries * 4));
-    let (y, log_sum_exp) = (call.output(0), call.output(1));
+    let (y, log_sum_exp) = (call.outputs[0], call.output(1));
     for pairs in chunks(rule.pairs(), each) {
         let (first, count) = (pairs.start, pairs.len());
-        let arguments = Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor);
+        let arguments = in_rows(in_rows(Arguments::new(), rule.query), rule.key);
         let arguments = arguments.tensor(rule.bias).tensor(rule.mask).address(scores).size(first);
         let arguments = rule.scale_and_causal(rule.bias_strides(rule.sizes(arguments)));
         launches.kernel("attention_scores", tiles(rule.queries, rule.keys, count), THREADS, arguments);
@@ -47,7 +47,8 @@ pub fn forward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
         let arguments = rule.dropout(arguments.size(rule.queries).size(rule.keys).int(causal));
         launches.each("attention_softmax", rows * 16, arguments);
 
-        let arguments = Arguments::new().address(scores).tensor(rule.value.tensor).address(sums).tensor(y);
+        let arguments = in_rows(Arguments::new().address(scores), rule.value).address(sums);
+        let arguments = in_rows(arguments, y);
         let arguments = rule.sizes(arguments.size(first)).int(causal);
         launches.kernel("attention_answers", tiles(rule.queries, rule.size, count), THREADS, arguments);
     }
@@ -57,8 +58,8 @@ pub fn forward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
 pub fn delta(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) -> u64 {
     let rows = rule.pairs() * rule.queries;
     let delta = launches.scratch(rows * 4);
-    let y = call.input(call.inputs.len() - 2);
-    let arguments = Arguments::new().tensor(call.input(0)).tensor(y).address(delta).size(rows);
+    let (dy, y) = (call.inputs[0], call.inputs[call.inputs.len() - 2]);
+    let arguments = in_rows(in_rows(Arguments::new(), dy), y).address(delta).size(rows);
     let arguments = arguments.size(rule.heads).size(rule.queries).size(rule.size);
     launches.each("attention_delta", rows * 16, arguments);
     delta
@@ -71,30 +72,30 @@ pub fn backward(call: &Call<'_>, rule: &Rule<'_>, launches: &mut Launches) {
     let most = chunk(rule.pairs(), 2 * each);
     let (slopes, dropped) = (launches.scratch(most * each), launches.scratch(most * each));
     let mut bias = BiasGradient::new(call, rule, launches);
-    let dy = call.input(0);
+    let dy = call.inputs[0];
     let log_sum_exp = call.input(call.inputs.len() - 1);
     let causal = i32::from(rule.attention.causal);
     for pairs in chunks(rule.pairs(), 2 * each) {
         let (first, count) = (pairs.start, pairs.len());
-        let arguments = Arguments::new().tensor(rule.query.tensor).tensor(rule.key.tensor);
-        let arguments = arguments.tensor(rule.bias).tensor(rule.mask).tensor(dy).tensor(rule.value.tensor);
+        let arguments = in_rows(in_rows(Arguments::new(), rule.query), rule.key);
+        let arguments = in_rows(in_rows(arguments.tensor(rule.bias).tensor(rule.mask), dy), rule.value);
         let arguments =
             arguments.tensor(log_sum_exp).address(delta).address(slopes).address(dropped).size(first);
         let arguments = rule.dropout(rule.scale_and_causal(rule.bias_strides(rule.sizes(arguments))));
         launches.kernel("attention_slopes", tiles(rule.queries, rule.keys, count), THREADS, arguments);
 
         let arguments =
-            Arguments::new().address(slopes).tensor(rule.key.tensor).tensor(call.output(0)).size(first);
+            in_rows(in_rows(Arguments::new().address(slopes), rule.key), call.outputs[0]).size(first);
         let arguments = rule.scale_and_causal(rule.sizes(arguments));
         let grid = tiles(rule.queries, rule.size, count);
         launches.kernel("attention_query_gradient", grid, THREADS, arguments);
 
         let of_keys = [
-            (slopes, rule.query.tensor, call.output(1), rule.attention.scale),
-            (dropped, dy, call.output(2), 1.0),
+            (slopes, rule.query, call.outputs[1], rule.attention.scale),
+            (dropped, dy, call.outputs[2], 1.0),
         ];
         for (weights, x, gradient, scale) in of_keys {
-            let arguments = Arguments::new().address(weights).tensor(x).tensor(gradient).size(first);
+            let arguments = in_rows(in_rows(Arguments::new().address(weights), x), gradient).size(first);
             let arguments = rule.sizes(arguments).float(scale).int(causal);
             let grid = tiles(rule.keys, rule.size, count);
             launches.kernel("attention_key_gradient", grid, THREADS, arguments);

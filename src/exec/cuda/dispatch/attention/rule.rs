@@ -5,6 +5,11 @@ use crate::exec::cuda::dispatch::{Call, Operand};
 use crate::exec::cuda::launch::{Arguments, Tensor};
 use crate::graph::Attention;
 
+/// An argument (N, length, H·D), whose positions may lie apart.
+pub fn in_rows(arguments: Arguments, operand: Operand<'_>) -> Arguments {
+    arguments.rows(operand.tensor, operand.pitch)
+}
+
 /// What both passes of an attention know.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule<'a> {

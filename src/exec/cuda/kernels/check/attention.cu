@@ -19,16 +19,18 @@
 
 struct Memory {
     void* data;
-    int format, unused;
+    int format, pitch;
 };
 
 struct Arguments {
     std::vector<std::vector<char>> slots;
+    std::vector<size_t> sizes;
     template <class T>
     Arguments& add(T value) {
         std::vector<char> slot(16);
         std::memcpy(slot.data(), &value, sizeof value);
         slots.push_back(slot);
+        sizes.push_back(sizeof value);
         return *this;
     }
 };
@@ -60,7 +62,7 @@ void launch(const std::string& name, unsigned x, unsigned y, unsigned block, Arg
     std::exit(1);
 }
 #else
-extern "C" int amp_emulated_launch(const char* name, const unsigned* grid, unsigned block, void** arguments);
+extern "C" int amp_emulated_launch(const char* name, const unsigned* grid, unsigned block, void** arguments, const size_t* sizes, size_t count);
 void* reserve(size_t bytes) {
     void* p = std::aligned_alloc(256, (bytes + 511) / 256 * 256);
     std::memset(p, 0xa7, bytes);
@@ -73,7 +75,8 @@ void launch(const std::string& name, unsigned x, unsigned y, unsigned block, Arg
     std::vector<void*> pointers;
     for (auto& slot : arguments.slots) pointers.push_back(slot.data());
     unsigned grid[3] = {x, y, 1};
-    if (amp_emulated_launch(name.c_str(), grid, block, pointers.data())) std::printf("FAILED there is no %s\n", name.c_str()), std::exit(1);
+    int status = amp_emulated_launch(name.c_str(), grid, block, pointers.data(), arguments.sizes.data(), arguments.sizes.size());
+    if (status) std::printf("FAILED there is no %s with these parameters\n", name.c_str()), std::exit(1);
 }
 #endif
 
@@ -123,6 +126,8 @@ struct Problem {
     Mask mask;
     bool bias;
     float p;
+    // Queries, keys and values, and their gradients, are parts of one value each; such problems are only timed.
+    bool packed = false;
     double flops() const { return 4.0 * n * h * t * s * d * (causal ? 0.5 : 1.0); }
 };
 
@@ -141,7 +146,7 @@ struct Run {
         void* p = reserve(bytes);
         taken.push_back(p);
         if (data) up(p, data, bytes);
-        return {p, format, 0};
+        return {p, format, (int)(c.h * c.d)};
     }
     explicit Run(Problem problem) : c(problem) {
         scale = 1.0f / std::sqrt((float)c.d);
@@ -156,6 +161,7 @@ struct Run {
         mv = place(v.data(), v.size() * 2, c.format), mdy = place(dy.data(), dy.size() * 2, c.format);
         my = place(nullptr, q.size() * 2, c.format), mdq = place(nullptr, q.size() * 2, c.format);
         mdk = place(nullptr, k.size() * 2, c.format), mdv = place(nullptr, k.size() * 2, c.format);
+        if (c.packed) pack();
         mlse = place(nullptr, c.n * c.h * c.t * 4, F32);
         mmask = mbias = {nullptr, F32, 0};
         if (c.mask) {
@@ -176,6 +182,19 @@ struct Run {
         kept = c.p > 0 ? place(nullptr, c.n * c.h * c.t * ((c.s + 31) / 32) * 4, F32).data : nullptr;
         terms = place(nullptr, c.n * c.h * ((c.t + 63) / 64 * 64) * 8, F32).data;
         slopes = c.bias ? place(nullptr, c.n * c.h * c.t * c.s * 4, F32).data : nullptr;
+    }
+    // Moves operands and results to rows of three times their length.
+    void pack() {
+        int64_t row = c.h * c.d;
+        std::vector<uint16_t> all(3 * q.size());
+        for (size_t at = 0; at < all.size(); at++) {
+            size_t position = at / (3 * row), column = at % (3 * row);
+            all[at] = (column / row == 0 ? q : column / row == 1 ? k : v)[position * row + column % row];
+        }
+        Memory operands = place(all.data(), all.size() * 2, c.format), results = place(nullptr, all.size() * 2, c.format);
+        auto part = [&](Memory of, int number) { return Memory{(uint16_t*)of.data + number * row, c.format, (int)(3 * row)}; };
+        mq = part(operands, 0), mk = part(operands, 1), mv = part(operands, 2);
+        mdq = part(results, 0), mdk = part(results, 1), mdv = part(results, 2);
     }
     ~Run() {
         for (void* p : taken) release(p);
@@ -369,12 +388,14 @@ int main(int count, char** names) {
 #ifdef __CUDACC__
     const Problem large[] = {
         {"GPT-2 causal", 16, 12, 1024, 1024, 64, BF16, true, NONE, false, 0},
+        {"GPT-2 packed", 16, 12, 1024, 1024, 64, BF16, true, NONE, false, 0, true},
         {"GPT-2 dropout", 16, 12, 1024, 1024, 64, BF16, true, NONE, false, 0.1f},
         {"BERT 512 all", 32, 12, 512, 512, 64, BF16, false, ALL, false, 0},
         {"BERT 512 padded", 32, 12, 512, 512, 64, BF16, false, PADDED, false, 0},
         {"BERT 512 some", 32, 12, 512, 512, 64, BF16, false, SOME, false, 0},
         {"T5 512 bias", 32, 12, 512, 512, 64, BF16, false, NONE, true, 0},
         {"ViT 197", 128, 12, 197, 197, 64, BF16, false, NONE, false, 0},
+        {"ViT 197 packed", 128, 12, 197, 197, 64, BF16, false, NONE, false, 0, true},
         {"64 x 4096", 4, 12, 4096, 4096, 64, BF16, false, NONE, false, 0},
         {"64 x 4096 f16 causal", 4, 12, 4096, 4096, 64, F16, true, NONE, false, 0},
         {"128 x 2048", 8, 12, 2048, 2048, 128, BF16, false, NONE, false, 0},
