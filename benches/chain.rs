@@ -105,6 +105,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Seconds on a processor of all threads of this process, as Linux counts them in nanoseconds.
 fn cpu_seconds() -> f64 {
+    // A thread's own time is brought up to date when it gives way, and else at the scheduler's next tick, which may be 4 ms away.
+    std::thread::yield_now();
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
     let told = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
     let nanoseconds =
