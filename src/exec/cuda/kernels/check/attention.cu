@@ -381,6 +381,17 @@ int main(int count, char** names) {
         {"f16 64 dropout", 1, 2, 100, 130, 64, F16, false, SOME, true, 0.25f},
         {"bf16 128 all causal", 1, 1, 100, 100, 128, BF16, true, SOME, true, 0.1f},
         {"f16 32 dropout causal", 1, 1, 70, 131, 32, F16, true, NONE, false, 0.5f},
+        {"f16 64 some", 2, 2, 40, 70, 64, F16, false, SOME, false, 0},
+        {"f16 64 bias", 2, 2, 40, 70, 64, F16, false, NONE, true, 0},
+        {"f16 64 bias some", 2, 2, 40, 70, 64, F16, false, SOME, true, 0},
+        {"f16 64 drop", 2, 2, 40, 70, 64, F16, false, NONE, false, 0.1f},
+        {"f16 64 drop some", 2, 2, 40, 70, 64, F16, false, SOME, false, 0.1f},
+        {"f16 64 both", 2, 2, 40, 70, 64, F16, false, SOME, true, 0.1f},
+        {"f16 64 both, a tile", 2, 2, 40, 64, 64, F16, false, SOME, true, 0.1f},
+        {"f16 64 both, tiles", 2, 2, 40, 128, 64, F16, false, SOME, true, 0.1f},
+        {"f16 64 both, block", 2, 2, 128, 70, 64, F16, false, SOME, true, 0.1f},
+        {"f16 32 both", 2, 2, 40, 70, 32, F16, false, SOME, true, 0.1f},
+        {"f16 128 both", 2, 2, 40, 70, 128, F16, false, SOME, true, 0.1f},
         {"f16 64 one", 1, 1, 1, 1, 64, F16, true, NONE, false, 0},
     };
     bool good = true;
