@@ -89,6 +89,11 @@ impl Stamp {
     }
 }
 
+/// What an error was made of, if it is of this type.
+fn cause<Cause: std::error::Error + 'static>(error: &io::Error) -> Option<&Cause> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
 /// A path that names something else than a regular file: reading it would wait for ever, or never end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRegular {
@@ -109,7 +114,7 @@ impl std::error::Error for NotRegular {}
 impl NotRegular {
     /// What an error of [`World::read`] says of the path, if this is why.
     pub fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref().and_then(|inner| inner.downcast_ref())
+        cause(error)
     }
 }
 
@@ -133,7 +138,7 @@ impl std::error::Error for BrokenLink {}
 impl BrokenLink {
     /// What an error of [`World::read`] says of the path, if this is why.
     pub fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref().and_then(|inner| inner.downcast_ref())
+        cause(error)
     }
 
     fn at(path: &Utf8Path) -> Option<Self> {
@@ -162,7 +167,7 @@ impl std::error::Error for Below {}
 impl Below {
     /// What an error of [`World::files_under`] is about, if that is not the folder itself.
     pub fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref().and_then(|inner| inner.downcast_ref())
+        cause(error)
     }
 
     /// The error of a walk, with the path that it is about.

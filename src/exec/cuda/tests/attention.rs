@@ -290,6 +290,7 @@ fn fused_attention_in_parts_of_rows_has_the_same_bits() {
             ([3, 40, 200, 1, 64], false, 0.0, None, true),
             ([3, 70, 70, 1, 128], true, 0.0, None, true),
             ([2, 40, 70, 2, 64], false, 0.1, Some([1, 2, 40, 70]), true),
+            ([2, 40, 64, 2, 64], false, 0.1, Some([1, 2, 40, 64]), true),
             ([2, 33, 33, 2, 32], true, 0.25, Some([2, 2, 33, 33]), false),
         ] {
             for case in &mut cases_of(&Variant { sizes, causal, p, bias, mask, dtype, special: false }) {
@@ -326,6 +327,7 @@ fn fused_attention_is_near_the_portable_one() {
             ([3, 70, 70, 1, 128], true, 0.0, None, true),
             ([2, 65, 65, 1, 128], true, 0.25, None, true),
             ([2, 40, 70, 2, 64], false, 0.1, Some([1, 2, 40, 70]), true),
+            ([2, 40, 64, 2, 64], false, 0.1, Some([1, 2, 40, 64]), true),
             ([2, 33, 33, 2, 32], true, 0.0, Some([2, 2, 33, 33]), false),
             ([2, 33, 40, 2, 32], true, 0.0, Some([2, 1, 1, 40]), false),
         ] {

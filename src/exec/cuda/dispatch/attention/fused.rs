@@ -51,7 +51,7 @@ fn is_general(rule: &Rule<'_>) -> bool {
 }
 
 /// Whether the kernels of a rule may be trusted. On an H200 the general forward kernels of heads of 64 are wrong where there are more
-/// than 64 keys, as `kernels/check/attention.cu` and the tests of a device say; emulated they are right, and those of 32 and 128
+/// than 64 keys, as `kernels/check/attention.cu` finds there; emulated they are right, and those of 32 and 128
 /// are right on both. Until it is known why, such nodes have the portable kernels.
 fn is_trusted(rule: &Rule<'_>) -> bool {
     !(rule.size == 64 && is_general(rule) && rule.keys > WORD)
