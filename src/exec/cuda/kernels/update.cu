@@ -356,7 +356,10 @@ static __device__ inline void fingerprint_words(const float* values, i64 start, 
 
 // The sum over a warp, of integers that wrap.
 static __device__ inline u64 warp_total(u64 own) {
-    for (int distance = 16; distance > 0; distance /= 2) own += __shfl_xor_sync(0xffffffffu, own, distance, 32);
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const u32 low = __shfl_xor_sync(0xffffffffu, (u32)own, distance, 32), high = __shfl_xor_sync(0xffffffffu, (u32)(own >> 32), distance, 32);
+        own += (u64)high << 32 | low;
+    }
     return own;
 }
 
