@@ -28,6 +28,12 @@ pub fn recorded(lock: &Lock, platform: &str) -> Option<RecordedResult> {
     (result.run == lock.header.id).then(|| result.clone())
 }
 
+/// The lines of a platform's node by which bits may differ, as a lock writes them.
+fn choices_of(lock: &Lock, platform: &str) -> Vec<(String, String)> {
+    let lines = lock::tuning::lines_of(lock.platforms.get(platform)).into_iter();
+    lines.map(|(name, entry)| (name.to_owned(), lock::write::entry_text(entry))).collect()
+}
+
 /// What the results took the place of.
 pub struct Before {
     /// What the lock recorded of this very run.
@@ -39,7 +45,7 @@ pub struct Before {
 /// Writes the results into the lock; returns what they took the place of.
 ///
 /// # Errors
-/// The lock is gone, damaged, or the lock of another run by now; it is then left as it is.
+/// The lock is gone, damaged, or by now the lock of another run or with other algorithms; it is then left as it is.
 pub fn record(path: &Utf8Path, followed: &Lock, results: &Results<'_>) -> Result<Before, Failure> {
     let _held = lockfile::hold(path)?;
     let Some((text, mut now)) = lockfile::read(path)? else {
@@ -58,6 +64,16 @@ pub fn record(path: &Utf8Path, followed: &Lock, results: &Results<'_>) -> Result
         return Err(Failure::new(Exit::No, message)
             .code(lock::STALE)
             .help("`amp run --record` runs and records the lock that is there now; this run's record stays in the store"));
+    }
+    let choices = |lock: &Lock| choices_of(lock, results.platform);
+    if choices(&now) != choices(followed) {
+        let message = format!(
+            "nothing was recorded: during the run other algorithms were chosen in `{path}` for the platform `{}`",
+            results.platform
+        );
+        return Err(Failure::new(Exit::No, message)
+            .code(lock::STALE)
+            .help("`amp run --record` runs and records with those that are there now; this run's record stays in the store"));
     }
     let earlier = now.clone();
     let platform = now.platforms.entry(results.platform.to_owned()).or_default();
@@ -78,4 +94,45 @@ pub fn warn_replaced(ui: &Ui, path: &Utf8Path, before: &RecordedResult, result: 
     let help = "one lock should give one result: before you commit this, run `amp verify --twice`, and `git diff` shows the \
                 results that were there";
     lockfile::warn(ui, &Diagnostic::warning(crate::verify::DIFFERS, message).help(help));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::tests::{input, with_platform};
+    use crate::lock::{Algorithm, TunedOn, Tuning, derive, retune};
+
+    #[test]
+    fn a_result_is_not_recorded_beside_algorithms_that_gave_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = Utf8Path::from_path(folder.path()).expect("UTF-8").join("manifest.lock");
+        let on = TunedOn {
+            device: "GPU".to_owned(),
+            multiprocessors: 1,
+            library: "cublaslt".to_owned(),
+            version: 1,
+        };
+        let tuned = |tile: u32| {
+            let products = [("bf16.8x8x8.nt".to_owned(), Algorithm { tile, ..Algorithm::default() })].into();
+            let mut lock = with_platform(derive(input()));
+            retune(&mut lock, "cuda-sm90", &Tuning { on: on.clone(), products });
+            lock
+        };
+        let followed = tuned(1);
+        let result = followed.platforms["cpu"].result.clone().expect("a result");
+        let (platform, evaluations) = ("cuda-sm90", BTreeMap::new());
+        let results = Results { platform, result: &result, evaluations: &evaluations };
+        let written = |lock: &Lock| lockfile::write(&path, &lock::write(lock), None).expect("a disk");
+        written(&tuned(2));
+        let Err(Failure::Plain { exit, message, .. }) = record(&path, &followed, &results) else {
+            panic!("it was recorded")
+        };
+        assert_eq!(exit, Exit::No);
+        assert!(message.contains("other algorithms"), "{message}");
+        written(&followed);
+        record(&path, &followed, &results).map_err(|failure| failure.text()).expect("its own lock");
+        let now = lockfile::read(&path).map_err(|failure| failure.text()).expect("a lock").expect("a file").1;
+        assert_eq!(now.platforms["cuda-sm90"].result, Some(result));
+        assert_eq!(choices_of(&now, platform), choices_of(&followed, platform));
+    }
 }

@@ -233,7 +233,7 @@ fn what_is_no_lock_is_said_as_what_it_is() {
 fn where_no_library_makes_products_nothing_is_timed_and_the_lock_is_written() {
     let place = Place::with_manifest(&tiny());
     let answer = place.amp(&["lock", "--platform", "--json"]).ends(0);
-    assert!(answer.stderr().contains("Untimed"), "{}", answer.stderr());
+    assert!(answer.stderr.contains("Untimed"), "{}", answer.stderr);
     let document = answer.json();
     assert!(document["platform"].is_null() && document["written"] == true, "{document}");
     place.amp(&["lock", "--check"]).ends(0);
