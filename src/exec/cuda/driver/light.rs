@@ -17,7 +17,7 @@ use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
 const SHARING: [(u32, u32); 5] = [(20, 1), (29, 1), (201, 2), (197, 2), (184, 2)];
 /// From how many waves of blocks on that pays, and how many of the library's offers are looked at.
 const WAVES: f32 = 2.9;
-const OFFERS: usize = 8;
+const OFFERS: usize = 16;
 
 /// How cublasLt makes a product.
 #[derive(Clone, Copy)]
@@ -116,12 +116,20 @@ impl Described {
     }
 }
 
+/// An algorithm that the library knows for a product.
+#[derive(Clone, Copy)]
+pub(super) struct Offer {
+    pub(super) algorithm: Algorithm,
+    /// How often its blocks fill the device.
+    waves: f32,
+}
+
 impl Products {
     /// What the library offers for a product, its own choice first.
-    fn offers(
-        &self,
-        described: &Described,
-    ) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, CublasError> {
+    ///
+    /// # Errors
+    /// The library's own.
+    fn offers(&self, described: &Described) -> Result<Vec<Offer>, CublasError> {
         // SAFETY: zeros are a value of this struct of numbers.
         let mut offers = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; OFFERS];
         let mut count: c_int = 0;
@@ -143,7 +151,53 @@ impl Products {
         status.result()?;
         offers.truncate(usize::try_from(count).unwrap_or(0));
         offers.retain(|offer| offer.state.result().is_ok());
+        let offers = offers.iter();
+        Ok(offers.map(|offer| Offer { algorithm: Algorithm(offer.algo), waves: offer.wavesCount }).collect())
+    }
+
+    /// The algorithms for a product, the library's own choice first: what it offers, and after that what it offers for the same product
+    /// without its bias and takes with it, too. It is far from offering all that it has: with a bias it leaves out some that are a
+    /// sixth quicker than what it offers.
+    ///
+    /// # Errors
+    /// The library's own.
+    pub(super) fn candidates(
+        &self,
+        described: &Described,
+        plain: Option<&Described>,
+    ) -> Result<Vec<Offer>, CublasError> {
+        let mut offers = self.offers(described)?;
+        let more = plain.map_or_else(|| Ok(Vec::new()), |plain| self.offers(plain))?;
+        for offer in more {
+            let is_new = offers.iter().all(|known| known.algorithm.0 != offer.algorithm.0);
+            if is_new && let Some(waves) = self.takes(described, &offer.algorithm) {
+                offers.push(Offer { waves, ..offer });
+            }
+        }
         Ok(offers)
+    }
+
+    /// Whether the library makes a product by this algorithm, within the workspace and without splitting sums: if so, its waves.
+    fn takes(&self, described: &Described, algorithm: &Algorithm) -> Option<f32> {
+        // SAFETY: zeros are a value of this struct of numbers.
+        let mut checked = unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() };
+        // SAFETY: the descriptors live, and the library writes one result.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoCheck(
+                self.light,
+                described.product,
+                described.first,
+                described.second,
+                described.result,
+                described.result,
+                &raw const algorithm.0,
+                &raw mut checked,
+            )
+        };
+        let splits = property(&algorithm.0, Property::CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+        let scheme = property(&algorithm.0, Property::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+        let fits = checked.workspaceSize <= WORKSPACE && splits <= 1 && scheme == 0;
+        (status.result().is_ok() && checked.state.result().is_ok() && fits).then_some(checked.wavesCount)
     }
 
     /// The algorithm that the library puts first.
@@ -151,25 +205,7 @@ impl Products {
     /// # Errors
     /// The library's own, or that it has none.
     pub(super) fn first(&self, described: &Described) -> Result<Algorithm, CublasError> {
-        let first = self.offers(described)?.first().map(|offer| Algorithm(offer.algo));
-        first.ok_or(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED))
-    }
-
-    /// One of those in [`SHARING`], where a product has many tiles and the library offers it.
-    ///
-    /// # Errors
-    /// The library's own.
-    pub(super) fn sharing(&self, described: &Described) -> Result<Option<Algorithm>, CublasError> {
-        let offers = self.offers(described)?;
-        if offers.first().is_none_or(|first| first.wavesCount < WAVES) {
-            return Ok(None);
-        }
-        let of = |offer: &sys::cublasLtMatmulHeuristicResult_t| {
-            let tile = property(&offer.algo, Property::CUBLASLT_ALGO_CONFIG_TILE_ID);
-            (tile, property(&offer.algo, Property::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION))
-        };
-        let wanted = SHARING.iter().find_map(|wanted| offers.iter().find(|offer| of(offer) == *wanted));
-        Ok(wanted.map(|offer| Algorithm(offer.algo)))
+        first(&self.offers(described)?)
     }
 
     /// Begins `y = alpha · first·second + beta · y` on the handle's stream.
@@ -214,10 +250,30 @@ impl Products {
     }
 }
 
+/// The algorithm that the library puts first.
+///
+/// # Errors
+/// That it has none.
+pub(super) fn first(offers: &[Offer]) -> Result<Algorithm, CublasError> {
+    let first = offers.first().map(|offer| offer.algorithm);
+    first.ok_or(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED))
+}
+
+/// One of those in [`SHARING`], where a product has many tiles and it is among the offers.
+pub(super) fn sharing(offers: &[Offer]) -> Option<Algorithm> {
+    offers.first().filter(|first| first.waves >= WAVES)?;
+    let of = |offer: &Offer| {
+        let tile = property(&offer.algorithm.0, Property::CUBLASLT_ALGO_CONFIG_TILE_ID);
+        (tile, property(&offer.algorithm.0, Property::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION))
+    };
+    let wanted = SHARING.iter().find_map(|wanted| offers.iter().find(|offer| of(offer) == *wanted));
+    wanted.map(|offer| offer.algorithm)
+}
+
 /// A number that an algorithm is known by; one that none has where the library does not say.
 fn property(algorithm: &sys::cublasLtMatmulAlgo_t, of: Property) -> u32 {
     let (mut value, mut written) = (0_u32, 0_usize);
-    // SAFETY: both properties are 32 bits wide, as the library's documentation says.
+    // SAFETY: these properties are 32 bits wide, as the library's documentation says.
     let status = unsafe {
         let to: *mut u32 = &raw mut value;
         sys::cublasLtMatmulAlgoConfigGetAttribute(

@@ -3,7 +3,7 @@
 //! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
 
 use super::fault;
-use super::light::{Algorithm, Described, Layout};
+use super::light::{Algorithm, Described, Layout, first, sharing};
 use crate::exec::cuda::launch::{Matrix, Product, Tensor};
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
@@ -24,8 +24,8 @@ pub(super) struct Products {
     pub(super) light: light_sys::cublasLtHandle_t,
     pub(super) stream: driver_sys::CUstream,
     pub(super) workspace: u64,
-    /// What [`Products::sharing`] said of a product, by its sizes and whether it has a bias: to ask takes longer than a product.
-    chosen: Mutex<BTreeMap<String, Option<Algorithm>>>,
+    /// How a product is made, by what it is and whether it has a bias; `None` is by cuBLAS itself. To ask takes longer than a product.
+    chosen: Mutex<BTreeMap<(Call, bool), Option<Algorithm>>>,
 }
 
 impl Drop for Products {
@@ -193,22 +193,28 @@ pub(super) fn light_failed(doing: &str, error: light::CublasError) -> ExecFault 
 }
 
 impl Products {
-    /// The algorithm for a product of many tiles, if there is one; asked for once.
+    /// cublasLt's algorithm for a product, if it is one of its; asked for once, and before the product is described.
+    ///
+    /// # Errors
+    /// The library's own.
     fn chosen(
         &self,
         call: &Call,
-        described: &Described,
-        bias: bool,
+        formats: [DType; 2],
+        bias: Option<Tensor>,
     ) -> Result<Option<Algorithm>, light::CublasError> {
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = format!("{call:?} {bias}");
+        let key = (*call, bias.is_some());
         if let Some(known) = chosen.get(&key) {
             return Ok(*known);
         }
-        let mut found = self.sharing(described)?;
-        if bias && found.is_none() {
-            found = Some(self.first(described)?);
-        }
+        let asked = described(call, formats, bias)?;
+        let plain = bias.map(|_| described(call, formats, None)).transpose()?;
+        let candidates = self.candidates(&asked, plain.as_ref())?;
+        let found = match (sharing(&candidates), bias) {
+            (None, Some(_)) => Some(first(&candidates)?),
+            (shared, _) => shared,
+        };
         chosen.insert(key, found);
         Ok(found)
     }
@@ -216,8 +222,9 @@ impl Products {
     /// Begins a product by one of cublasLt's algorithms whose blocks share multiprocessors; false where it has none for it.
     fn enqueue_sharing(&self, call: &Call, product: &Product) -> Result<bool, ExecFault> {
         let run = || {
-            let described = described(call, formats(product), None)?;
-            let Some(algorithm) = self.chosen(call, &described, false)? else { return Ok(false) };
+            let formats = formats(product);
+            let Some(algorithm) = self.chosen(call, formats, None)? else { return Ok(false) };
+            let described = described(call, formats, None)?;
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
             unsafe {
                 self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
@@ -234,9 +241,10 @@ impl Products {
     pub fn enqueue_with_bias(&self, product: &Product, bias: Tensor) -> Result<(), ExecFault> {
         let call = Call::new(product)?;
         let run = || {
-            let described = described(&call, formats(product), Some(bias))?;
+            let formats = formats(product);
             let none = light::CublasError(light_sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-            let algorithm = self.chosen(&call, &described, true)?.ok_or(none)?;
+            let algorithm = self.chosen(&call, formats, Some(bias))?.ok_or(none)?;
+            let described = described(&call, formats, Some(bias))?;
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
             unsafe {
                 self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
@@ -264,7 +272,7 @@ fn light_product_failed(product: &Product, more: &str, error: light::CublasError
 
 /// A product as cuBLAS wants it. Its matrices are column-major, and a row-major matrix is the transposed one in its eyes; so it is asked
 /// for yᵀ = bᵀ·aᵀ, with b as the first operand, the columns of y as m and its rows as n.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Call {
     first: sys::cublasOperation_t,
     second: sys::cublasOperation_t,
