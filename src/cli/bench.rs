@@ -1,6 +1,7 @@
 //! `amp bench`: how long the training step of a manifest takes, as a median of blocks.
 
 use super::args::BenchArguments;
+use super::choices::Choices;
 use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
@@ -24,7 +25,8 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
     let step = ready.compiled.step.clone();
-    let mut opened = device::open(kind, plan, vec![step], &arguments.machine, &environment, ui)?;
+    let chosen = ready.existing.as_ref().map(|(_, locked)| Choices::of_lock(locked)).unwrap_or_default();
+    let mut opened = device::open(kind, plan, vec![step], &chosen, &arguments.machine, &environment, ui)?;
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     opened.backend.set_scale(plan.scaler.first_scale())?;
     let batches = first_steps(&ready)?;

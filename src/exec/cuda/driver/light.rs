@@ -21,7 +21,7 @@ const OFFERS: usize = 16;
 
 /// How cublasLt makes a product.
 #[derive(Clone, Copy)]
-pub(super) struct Algorithm(sys::cublasLtMatmulAlgo_t);
+pub(super) struct Algorithm(pub(super) sys::cublasLtMatmulAlgo_t);
 
 /// A matrix in memory, column-major.
 pub(super) struct Layout {
@@ -37,6 +37,9 @@ pub(super) struct Layout {
 
 /// What cublasLt needs to know of a product; destroyed with it.
 pub(super) struct Described {
+    compute: sys::cublasComputeType_t,
+    /// Formats of the operands and of the result.
+    kinds: [sys::cudaDataType; 3],
     product: sys::cublasLtMatmulDesc_t,
     first: sys::cublasLtMatrixLayout_t,
     second: sys::cublasLtMatrixLayout_t,
@@ -67,9 +70,12 @@ impl Described {
         layouts: [Layout; 3],
         turned: [cublasOperation_t; 2],
     ) -> Result<Self, CublasError> {
+        let kinds = [&layouts[0], &layouts[1], &layouts[2]].map(|layout| layout.kind);
         let [first, second, result] = layouts;
         let layout = |of: Layout| light::create_matrix_layout(of.kind, of.rows, of.columns, of.stride);
         let described = Self {
+            compute,
+            kinds,
             product: light::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?,
             first: layout(first)?,
             second: layout(second)?,
@@ -151,8 +157,10 @@ impl Products {
         status.result()?;
         offers.truncate(usize::try_from(count).unwrap_or(0));
         offers.retain(|offer| offer.state.result().is_ok());
-        let offers = offers.iter();
-        Ok(offers.map(|offer| Offer { algorithm: Algorithm(offer.algo), waves: offer.wavesCount }).collect())
+        Ok(offers
+            .iter()
+            .map(|offer| Offer { algorithm: Algorithm(offer.algo), waves: offer.wavesCount })
+            .collect())
     }
 
     /// The algorithms for a product, the library's own choice first: what it offers, and after that what it offers for the same product
@@ -177,8 +185,30 @@ impl Products {
         Ok(offers)
     }
 
+    /// The algorithm of a number, as the library makes it for a product before anything is set.
+    pub(super) fn algorithm(&self, described: &Described, number: c_int) -> Option<Algorithm> {
+        let [first, second, result] = described.kinds;
+        // SAFETY: zeros are a value of this struct of numbers.
+        let mut made = unsafe { std::mem::zeroed::<sys::cublasLtMatmulAlgo_t>() };
+        // SAFETY: the handle lives, and the library writes one algorithm.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoInit(
+                self.light,
+                described.compute,
+                sys::cudaDataType::CUDA_R_32F,
+                first,
+                second,
+                result,
+                result,
+                number,
+                &raw mut made,
+            )
+        };
+        status.result().is_ok().then_some(Algorithm(made))
+    }
+
     /// Whether the library makes a product by this algorithm, within the workspace and without splitting sums: if so, its waves.
-    fn takes(&self, described: &Described, algorithm: &Algorithm) -> Option<f32> {
+    pub(super) fn takes(&self, described: &Described, algorithm: &Algorithm) -> Option<f32> {
         // SAFETY: zeros are a value of this struct of numbers.
         let mut checked = unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() };
         // SAFETY: the descriptors live, and the library writes one result.
@@ -271,18 +301,17 @@ pub(super) fn sharing(offers: &[Offer]) -> Option<Algorithm> {
 }
 
 /// A number that an algorithm is known by; one that none has where the library does not say.
-fn property(algorithm: &sys::cublasLtMatmulAlgo_t, of: Property) -> u32 {
+pub(super) fn property(algorithm: &sys::cublasLtMatmulAlgo_t, of: Property) -> u32 {
     let (mut value, mut written) = (0_u32, 0_usize);
-    // SAFETY: these properties are 32 bits wide, as the library's documentation says.
+    let bytes = match of {
+        Property::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID | Property::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID => 2,
+        _ => size_of::<u32>(),
+    };
+    // SAFETY: the property is of so many bytes, as the library's documentation says; of a shorter one these are the lower ones, since
+    // hosts of CUDA devices are little endian.
     let status = unsafe {
         let to: *mut u32 = &raw mut value;
-        sys::cublasLtMatmulAlgoConfigGetAttribute(
-            algorithm,
-            of,
-            to.cast(),
-            size_of::<u32>(),
-            &raw mut written,
-        )
+        sys::cublasLtMatmulAlgoConfigGetAttribute(algorithm, of, to.cast(), bytes, &raw mut written)
     };
     if status.result().is_ok() { value } else { u32::MAX }
 }
