@@ -6,7 +6,7 @@ Needs torch alone. Model, loss, batch, precision, clipping and update are those 
 node throughout. Without --from, parameters and batches are random ones of the same shapes. `del` lets go what no later line reads, so that
 memory is that of a module written by hand. «SERVE»
 """
-import argparse, json, os, statistics, struct, sys, time
+import argparse, json, math, os, statistics, struct, sys, time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--mode", default="eager", choices=["eager", "deterministic", "compile", "reduce-overhead"])
@@ -169,7 +169,7 @@ def check(count):
     model.eval()
     losses = [float(step()) for _ in range(count)]
     model.train()
-    return losses
+    return [loss if math.isfinite(loss) else None for loss in losses]
 
 
 if arguments.serve:

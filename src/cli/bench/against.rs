@@ -172,6 +172,14 @@ impl Opponent {
                     row.mode, self.near
                 ));
             }
+            let mut pairs = comparison.losses.iter().zip(&row.losses);
+            if let Some(step) = pairs.position(|(amp, torch)| amp.is_finite() && !torch.is_finite()) {
+                ui.warning(&format!(
+                    "PyTorch's loss ({}) is not finite at step {}, and amp's is: its kernels fail there, and its time says little",
+                    row.mode,
+                    step + 1
+                ));
+            }
         }
     }
 
@@ -184,8 +192,8 @@ impl Opponent {
                 "milliseconds": { "amp": row.amp.document(), "torch": row.torch.document() },
                 "ratio": row.torch.median() / row.amp.median(),
                 "memory_bytes": { "amp": row.memory[0], "torch": row.memory[1] },
-                "losses": row.losses,
-                "largest_difference": comparison.largest(row),
+                "losses": row.losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect::<Vec<_>>(),
+                "largest_difference": Some(comparison.largest(row)).filter(|apart| apart.is_finite()),
             })
         };
         json!({
@@ -196,7 +204,7 @@ impl Opponent {
             "threads": comparison.threads,
             "script": self.script.as_ref().map(|path| path.as_str()),
             "notes": self.program.notes,
-            "losses": comparison.losses,
+            "losses": comparison.losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect::<Vec<_>>(),
             "modes": comparison.rows.iter().map(row).collect::<Vec<_>>(),
         })
     }

@@ -87,13 +87,15 @@ impl Python {
         let read = self.from.read_line(&mut line);
         match serde_json::from_str(&line) {
             Ok(answer) if read.is_ok() => Ok(answer),
-            _ => Err(self.failed()),
+            _ => Err(self.failed(line.is_empty())),
         }
     }
 
     /// What a process that did not answer said.
-    fn failed(&mut self) -> Failure {
-        let _ = self.child.kill();
+    fn failed(&mut self, ended: bool) -> Failure {
+        if !ended {
+            let _ = self.child.kill();
+        }
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
         let mut message = format!("PyTorch's step ended ({status})");
