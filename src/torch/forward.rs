@@ -1,10 +1,9 @@
-//! The forward pass as lines of Python: first what each line computes of which values, then names for what is alive.
-//!
-//! A value that nobody reads any more gives its name to the next one, as a person writes `x = f(x)`; what ends without an heir is deleted.
+//! The forward pass as lines of Python: what each line computes of which values. [`super::lines`] names what is alive.
 
 use super::Target;
 use super::autocast::{self, Context};
-use super::names::{Attributes, plain};
+use super::lines::{Line, marked, named};
+use super::names::{self, Attributes};
 use super::operations::{Helper, expression};
 use super::refused;
 use crate::arithmetic::half::Format;
@@ -12,18 +11,6 @@ use crate::diag::Diagnostic;
 use crate::graph::{DType, Graph, Node, Op, ValueId};
 use crate::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Stands around the id of a value in an expression, until the value has a name.
-const MARK: char = '§';
-
-/// One assignment.
-#[derive(Clone, Debug)]
-struct Line {
-    context: Context,
-    gives: ValueId,
-    text: String,
-    layer: String,
-}
 
 /// The forward pass of a graph.
 pub struct Forward<'a> {
@@ -43,6 +30,10 @@ pub struct Forward<'a> {
     spelled: BTreeSet<ValueId>,
     /// Tensors that are made once: what they are, in order, and their attributes.
     made: Vec<(String, String)>,
+    /// Values that no node gives and several lines read: what they are, and their ids.
+    shared: BTreeMap<String, ValueId>,
+    /// Slices that the line of another slice gives.
+    given: BTreeSet<ValueId>,
     helpers: BTreeSet<Helper>,
 }
 
@@ -60,6 +51,8 @@ impl<'a> Forward<'a> {
             lines: Vec::new(),
             spelled: BTreeSet::new(),
             made: Vec::new(),
+            shared: BTreeMap::new(),
+            given: BTreeSet::new(),
             helpers: BTreeSet::new(),
         };
         let mut refused_kinds = BTreeSet::new();
@@ -86,9 +79,43 @@ impl<'a> Forward<'a> {
             true => roots.iter().map(|id| self.operand(*id)).collect(),
             false => node.inputs.iter().map(|id| self.spelled(*id, &node.layer)).collect(),
         };
+        if self.given.contains(&node.outputs[0]) {
+            return true;
+        }
+        if let Some((axis, parts)) = self.parts(node) {
+            let sizes: Vec<usize> = parts.iter().map(|id| self.graph.value(*id).shape[axis]).collect();
+            let text = format!("{}.split({}, {axis})", operands[0], names::shape(&sizes));
+            self.given.extend(&parts);
+            self.lines.push(Line { context, gives: parts, text, layer: node.layer.clone() });
+            return true;
+        }
         let Some(text) = expression(self, node, &operands, context) else { return false };
-        self.lines.push(Line { context, gives: node.outputs[0], text, layer: node.layer.clone() });
+        self.lines.push(Line { context, gives: vec![node.outputs[0]], text, layer: node.layer.clone() });
         true
+    }
+
+    /// Where slices of one value cover it without overlapping, the first of them gives all: the axis and the parts in order. The
+    /// gradient of a split is one concatenation, that of slices one zero-filled tensor each and their sum.
+    fn parts(&self, node: &Node) -> Option<(usize, Vec<ValueId>)> {
+        let Op::Slice { axis, .. } = node.op else { return None };
+        let mut parts: Vec<(usize, ValueId)> = Vec::new();
+        for other in self.graph.nodes.iter().filter(|other| other.inputs.first() == node.inputs.first()) {
+            match other.op {
+                Op::Slice { axis: along, start } if along == axis => parts.push((start, other.outputs[0])),
+                Op::Slice { .. } => return None,
+                _ => {}
+            }
+        }
+        parts.sort();
+        let mut end = 0;
+        for (start, id) in &parts {
+            if *start != end {
+                return None;
+            }
+            end += self.graph.value(*id).shape.get(axis)?;
+        }
+        let whole = self.graph.value(node.inputs[0]).shape.get(axis)?;
+        (parts.len() > 1 && end == *whole).then(|| (axis, parts.into_iter().map(|(_, id)| id).collect()))
     }
 
     /// What was cast, or the value itself.
@@ -102,7 +129,7 @@ impl<'a> Forward<'a> {
             Some(attribute) => attribute,
             None if id == self.graph.features => "features".to_owned(),
             None if id == self.graph.labels => "labels".to_owned(),
-            None => format!("{MARK}{}{MARK}", id.0),
+            None => marked(id),
         }
     }
 
@@ -115,9 +142,29 @@ impl<'a> Forward<'a> {
         }
         if self.spelled.insert(id) {
             let text = format!("{}.to({})", self.operand(root), format_name(to));
-            self.lines.push(Line { context: Context::Either, gives: id, text, layer: layer.to_owned() });
+            self.lines.push(Line {
+                context: Context::Either,
+                gives: vec![id],
+                text,
+                layer: layer.to_owned(),
+            });
         }
-        format!("{MARK}{}{MARK}", id.0)
+        marked(id)
+    }
+
+    /// How a value is read that no node gives; lines that read the same share it.
+    pub fn shared(&mut self, text: String, layer: &str) -> String {
+        let next = ValueId(u32::MAX - self.shared.len() as u32);
+        let id = *self.shared.entry(text.clone()).or_insert(next);
+        if id == next {
+            self.lines.push(Line {
+                context: Context::Either,
+                gives: vec![id],
+                text,
+                layer: layer.to_owned(),
+            });
+        }
+        marked(id)
     }
 
     /// The attribute of a tensor that is made once of an expression.
@@ -162,7 +209,7 @@ impl<'a> Forward<'a> {
             ));
         }
         let mut off = false;
-        for (line, written) in self.lines.iter().zip(self.named()) {
+        for (line, written) in self.lines.iter().zip(named(&self.lines, self.graph.loss)) {
             if low.is_some() {
                 let before = off;
                 off = match line.context {
@@ -184,73 +231,6 @@ impl<'a> Forward<'a> {
         }
         text
     }
-
-    /// The lines with names, each with what it lets go.
-    fn named(&self) -> Vec<Vec<String>> {
-        let last = self.last_reads();
-        let mut names: BTreeMap<u32, String> = BTreeMap::new();
-        let mut free: BTreeSet<usize> = (0..self.lines.len()).collect();
-        let mut written = Vec::with_capacity(self.lines.len());
-        for (index, line) in self.lines.iter().enumerate() {
-            let text = substituted(&line.text, &names);
-            let ends: Vec<u32> =
-                marks(&line.text).into_iter().filter(|id| last.get(id) == Some(&index)).collect();
-            let mut left: Vec<String> = ends.iter().filter_map(|id| names.remove(id)).collect();
-            left.sort_by_key(|name| place(name));
-            left.dedup();
-            let name = if left.is_empty() {
-                let first = free.pop_first().unwrap_or(self.lines.len());
-                called(first)
-            } else {
-                left.remove(0)
-            };
-            let mut lines = vec![match line.gives {
-                gives if gives == self.graph.loss => format!("return {text}"),
-                gives => {
-                    let comment = plain(&line.layer);
-                    names.insert(gives.0, name.clone());
-                    format!("{name} = {text}  # {comment}")
-                }
-            }];
-            if line.gives != self.graph.loss && !left.is_empty() {
-                lines.push(format!("del {}", left.join(", ")));
-            }
-            free.extend(left.iter().map(|name| place(name)));
-            written.push(lines);
-        }
-        written
-    }
-
-    /// For each value the last line that reads it.
-    fn last_reads(&self) -> BTreeMap<u32, usize> {
-        let reads = self.lines.iter().enumerate();
-        reads.flat_map(|(index, line)| marks(&line.text).into_iter().map(move |id| (id, index))).collect()
-    }
-}
-
-/// The ids in an expression, each once.
-fn marks(text: &str) -> BTreeSet<u32> {
-    text.split(MARK).skip(1).step_by(2).filter_map(|id| id.parse().ok()).collect()
-}
-
-fn substituted(text: &str, names: &BTreeMap<u32, String>) -> String {
-    let part = |(index, part): (usize, &str)| match part.parse().ok().filter(|_| index % 2 == 1) {
-        Some(id) => names.get(&id).cloned().unwrap_or_default(),
-        None => part.to_owned(),
-    };
-    text.split(MARK).enumerate().map(part).collect()
-}
-
-/// Names of values, in the order in which they are taken.
-const NAMES: [&str; 7] = ["x", "y", "z", "u", "v", "w", "q"];
-
-fn called(place: usize) -> String {
-    NAMES.get(place).map_or_else(|| format!("x{place}"), |name| (*name).to_owned())
-}
-
-fn place(name: &str) -> usize {
-    let known = NAMES.iter().position(|known| *known == name);
-    known.or_else(|| name.trim_start_matches('x').parse().ok()).unwrap_or(0)
 }
 
 /// PyTorch's name of a format; formats that values of a program never have are f32.

@@ -1,13 +1,14 @@
 //! A plan's training step as a PyTorch program: what a person would write by hand for the same step, in one file that needs torch alone.
 //!
-//! `forward` goes through the precise graph and writes a line an op; `autocast` knows which casts `torch.autocast` makes by itself, so
-//! that those alone are written that it does not; `operations` has each op's expression; `update` has optimizer, scaler and clipping.
-//! `program.py` is what all programs have in common. The program can be read and run by itself; `amp bench --against torch` serves it.
+//! `forward` goes through the precise graph and writes a line an op; `lines` gives values their names; `autocast` knows which casts
+//! `torch.autocast` makes by itself, so that those alone are written that it does not; `operations` has each op's expression; `update`
+//! has optimizer, scaler and clipping. `program.py` is what all programs have in common. The program can be read and run by itself; `amp bench --against torch` serves it.
 //!
 //! What has no counterpart in PyTorch is refused, op by op, and what PyTorch does in another way is told in [`Program::notes`].
 
 mod autocast;
 mod forward;
+mod lines;
 mod names;
 mod operations;
 mod relative;
@@ -15,7 +16,7 @@ mod update;
 
 use crate::autodiff::Compiled;
 use crate::diag::{Diagnostic, codes};
-use crate::graph::{DType, Graph, Op, Role, ValueId};
+use crate::graph::{Attention, DType, Graph, Op, Role, ValueId};
 use crate::plan::Plan;
 use forward::Forward;
 use names::{Attributes, number, shape};
@@ -50,6 +51,8 @@ pub struct Program {
     pub text: String,
     /// What PyTorch does in another way than the plan says, a sentence each.
     pub notes: Vec<String>,
+    /// Whether training drops elements, which each library draws in its own way.
+    pub drops: bool,
 }
 
 /// The program of a plan's first policy. Batches are those that the graphs were compiled for: those of a shard, where a batch is cut.
@@ -105,9 +108,15 @@ pub fn program(plan: &Plan, compiled: &Compiled, target: Target) -> Result<Progr
         ("OPTIMIZER", update.optimizer().to_owned()),
         ("SCALER", update.scaler()),
         ("BACKWARD", update.backward()),
+        ("LOSS", update.loss().to_owned()),
+        ("GIVES", update.gives().to_owned()),
         ("UPDATE", update.update()),
     ];
-    Ok(Program { text: filled(&parts), notes })
+    let drops = graph.nodes.iter().any(|node| match node.op {
+        Op::Dropout { p, .. } | Op::Attention(Attention { p, .. }) => p > 0.0,
+        _ => false,
+    });
+    Ok(Program { text: filled(&parts), notes, drops })
 }
 
 /// The template with its parts; one pass, so that nothing in a part is taken for a place.

@@ -206,7 +206,8 @@ fn mask(
     };
     if !rule.bias {
         let attends = format!("({given} != 0)[:, None, None, :]");
-        return if rule.causal { format!("{attends} & {}", causal(forward)) } else { attends };
+        let attends = if rule.causal { format!("{attends} & {}", causal(forward)) } else { attends };
+        return forward.shared(attends, &node.layer);
     }
     let mut text = operands[3].clone();
     if rule.mask {

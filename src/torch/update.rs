@@ -107,9 +107,23 @@ impl<'a> Update<'a> {
         self.plan.scaler != Scaler::None
     }
 
+    fn adds_up(&self) -> bool {
+        self.plan.train.gradients_a_step() > 1
+    }
+
+    /// What the loss of the step is after a micro-batch.
+    pub fn loss(&self) -> &'static str {
+        if self.adds_up() { "total + loss.detach()" } else { "loss.detach()" }
+    }
+
+    /// The loss of the step.
+    pub fn gives(&self) -> &'static str {
+        if self.adds_up() { "total / GRADIENTS" } else { "total" }
+    }
+
     /// The line that begins the backward pass of a micro-batch.
     pub fn backward(&self) -> String {
-        let loss = if self.plan.train.gradients_a_step() > 1 { "(loss / GRADIENTS)" } else { "loss" };
+        let loss = if self.adds_up() { "(loss / GRADIENTS)" } else { "loss" };
         if self.scales() { format!("scaler.scale({loss}).backward()") } else { format!("{loss}.backward()") }
     }
 

@@ -131,17 +131,17 @@ impl Opponent {
     ) -> Result<Row, Failure> {
         let in_use = |steps: &Steps<'_>| steps.engine.device_use().map(|used| used.in_use);
         let (before, own) = (in_use(steps), peak_memory());
-        let (script, start) = (self.path(FILES[0])?, self.path(FILES[1])?);
-        let threads = steps.engine.threads().count().to_string();
-        let arguments =
-            [script.as_str(), "--serve", "--mode", mode, "--threads", &threads, "--from", start.as_str()];
-        let (mut process, greeting) = Python::start(&self.python, &arguments)?;
+        let compared = comparison.losses.len() as u64;
+        // Where elements are dropped, a process of its own says the losses: the one that is timed compiles one form and holds its memory.
+        let other = match self.program.drops {
+            true => Some(losses(&mut self.process(mode, steps, true)?.0, compared)?),
+            false => None,
+        };
+        let (mut process, greeting) = self.process(mode, steps, false)?;
         greeting["device"].as_str().unwrap_or_default().clone_into(&mut comparison.device);
         comparison.threads = greeting["threads"].as_u64().unwrap_or_default();
+        let losses = other.map_or_else(|| losses(&mut process, compared), Ok)?;
         let seconds = |answer: &Value| answer["seconds"].as_f64().unwrap_or(f64::NAN);
-        let answer = process.ask("check", comparison.losses.len() as u64)?;
-        let losses = answer["losses"].as_array().into_iter().flatten();
-        let losses = losses.map(|loss| loss.as_f64().unwrap_or(f64::NAN)).collect();
         process.ask("time", 5)?;
         let their_block = steps_of_block(seconds(&process.ask("time", 5)?) / 5.0);
         let (mut amp, mut torch, mut peak) = (Times::default(), Times::default(), None);
@@ -157,6 +157,16 @@ impl Opponent {
             None => [own, peak],
         };
         Ok(Row { mode, amp, torch, memory, losses })
+    }
+
+    /// A process that serves the program, and how it greets.
+    fn process(&self, mode: &str, steps: &Steps<'_>, whole: bool) -> Result<(Python, Value), Failure> {
+        let (script, start) = (self.path(FILES[0])?, self.path(FILES[1])?);
+        let threads = steps.engine.threads().count().to_string();
+        let mut arguments =
+            vec![script.as_str(), "--serve", "--mode", mode, "--threads", &threads, "--from", start.as_str()];
+        arguments.extend(whole.then_some("--whole"));
+        Python::start(&self.python, &arguments)
     }
 
     /// Says what a person must know before they believe a ratio.
@@ -266,6 +276,13 @@ impl Comparison {
             .map(|(amp, torch)| apart(f64::from(*amp), *torch))
             .fold(0.0, |most, next| if next <= most { most } else { next })
     }
+}
+
+/// The losses of a program's first steps; NaN for one that is not finite.
+fn losses(process: &mut Python, count: u64) -> Result<Vec<f64>, Failure> {
+    let answer = process.ask("check", count)?;
+    let losses = answer["losses"].as_array().into_iter().flatten();
+    Ok(losses.map(|loss| loss.as_f64().unwrap_or(f64::NAN)).collect())
 }
 
 /// |a - b| / |a|.
