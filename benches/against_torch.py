@@ -1,6 +1,7 @@
 """Whether `amp bench --against torch` compares like with like: losses of the first steps, for every op, policy, update and mode.
 
-usage: python3 benches/against_torch.py AMP [--python PYTHON] [--device cpu|cuda] [--modes eager,compile] [--keep FOLDER] [NAME…]
+usage: python3 benches/against_torch.py AMP [--python PYTHON] [--device cpu|cuda] [--modes eager,compile] [--precisions fp32,amp-bf16]
+       [--keep FOLDER] [NAME…]
 
 For each model below, in each precision: amp writes the PyTorch program, both begin with the same parameters and batches, nothing dropped, and
 the losses of their first steps are compared. Losses have to move over these steps, so that a wrong gradient or update would show. AMP is the
@@ -13,9 +14,10 @@ parser.add_argument("amp")
 parser.add_argument("--python", default=sys.executable)
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--modes", default="eager")
+parser.add_argument("--precisions", help="these alone")
 parser.add_argument("--keep", help="folder for manifests and programs")
 parser.add_argument("names", nargs="*")
-arguments = parser.parse_args()
+arguments = parser.parse_intermixed_args()
 
 # Largest difference of a loss, as a part of it, and the least that the last one has to differ from the first.
 # A format's rounding enters each step and grows over them; in f32 only the order of sums differs.
@@ -206,12 +208,12 @@ def main():
     unknown = set(arguments.names) - set(MODELS)
     if unknown:
         raise SystemExit(f"none of these is known: {sorted(unknown)}; there are {', '.join(MODELS)}")
-    passed = []
+    passed, precisions = [], arguments.precisions.split(",") if arguments.precisions else [*ALL, "tf32"]
     with tempfile.TemporaryDirectory() as temporary:
         for name in arguments.names or MODELS:
             folder = pathlib.Path(arguments.keep or temporary).resolve() / name
             folder.mkdir(parents=True, exist_ok=True)
-            passed += [compare(folder, name, precision) for precision in MODELS[name][4]]
+            passed += [compare(folder, name, precision) for precision in MODELS[name][4] if precision in precisions]
     print(f"{sum(passed)} of {len(passed)} as expected")
     return 0 if all(passed) else 1
 

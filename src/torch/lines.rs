@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MARK: char = '§';
 
 /// Names of values, in the order in which they are taken.
-const NAMES: [&str; 7] = ["x", "y", "z", "u", "v", "w", "q"];
+pub const NAMES: [&str; 7] = ["x", "y", "z", "u", "v", "w", "q"];
 
 /// One assignment.
 #[derive(Clone, Debug)]
