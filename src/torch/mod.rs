@@ -82,13 +82,7 @@ pub fn program(plan: &Plan, compiled: &Compiled, target: Target) -> Result<Progr
     let images =
         target == Target::Cuda && graph.nodes.iter().any(|node| matches!(node.op, Op::Conv2d { .. }));
     let pictures = images && graph.value(graph.features).shape.len() == 4;
-    let layout = if images { ", memory_format=torch.channels_last" } else { "" };
-    let batch_layout = match pictures {
-        true => {
-            "batches = [[(x.contiguous(memory_format=torch.channels_last), y) for x, y in micro] for micro in batches]\n"
-        }
-        false => "",
-    };
+    let last = |wanted: bool| if wanted { ", memory_format=torch.channels_last" } else { "" };
     let parts = [
         ("NAME", names::plain(&plan.run.name)),
         ("SERVE", "With --serve it answers `amp bench`.".to_owned()),
@@ -103,8 +97,8 @@ pub fn program(plan: &Plan, compiled: &Compiled, target: Target) -> Result<Progr
         ("CONSTANTS", forward.constants()),
         ("FORWARD", forward.body()),
         ("TF32", names::truth(tf32 && target == Target::Cuda).to_owned()),
-        ("LAYOUT", layout.to_owned()),
-        ("BATCH_LAYOUT", batch_layout.to_owned()),
+        ("LAYOUT", last(images).to_owned()),
+        ("BATCH_LAYOUT", last(pictures).to_owned()),
         ("OPTIMIZER", update.optimizer().to_owned()),
         ("SCALER", update.scaler()),
         ("BACKWARD", update.backward()),

@@ -113,8 +113,8 @@ else:
         begin(getattr(model, attribute), rule, value)
     batches = [[(drawn(*FEATURES), drawn(*LABELS)) for _ in range(GRADIENTS)] for _ in range(16)]
 model = model.to(DEVICE«LAYOUT»).train(not arguments.whole)
-batches = [[(features.to(DEVICE), labels.to(DEVICE)) for features, labels in micro] for micro in batches]
-«BATCH_LAYOUT»call = {"compile": lambda: torch.compile(model), "reduce-overhead": lambda: torch.compile(model, mode="reduce-overhead")}.get(
+batches = [[(features.to(DEVICE«BATCH_LAYOUT»), labels.to(DEVICE)) for features, labels in micro] for micro in batches]
+call = {"compile": lambda: torch.compile(model), "reduce-overhead": lambda: torch.compile(model, mode="reduce-overhead")}.get(
     arguments.mode, lambda: model)()
 groups = [{"params": [getattr(model, attribute) for attribute, _, _, group, _ in PARAMETERS if group == index], **settings}
           for index, settings in enumerate(GROUPS)]
