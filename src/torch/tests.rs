@@ -237,7 +237,7 @@ fn what_pytorch_does_not_have_is_refused_by_name() {
     let mixed = without("std:precision/tf32\" {\n    layer \"head\" dtype=\"f32\"\n}");
     assert_eq!(
         faults(of_example("digits", &mixed, Target::Cuda)),
-        ["PyTorch has no counterpart of tf32 in `hidden.0` beside f32 in `head`"]
+        ["PyTorch has no counterpart of tf32 in `hidden.0.linear` beside f32 in `head`"]
     );
     // On a CPU both are f32, and that is said.
     let notes = of_example("digits", &mixed, Target::Cpu).expect("a program").notes;
