@@ -24,6 +24,7 @@ mod resume;
 mod runs;
 mod scaling;
 mod schemas;
+mod servers;
 mod weights;
 mod workers;
 
