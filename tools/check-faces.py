@@ -4,8 +4,8 @@
     python tools/check-faces.py --sarif-schema sarif-schema-2.1.0.json --junit-schema junit-10.xsd FILE...
 
 FILEs are told apart by their names: `*.sarif` and `*.junit` are validated, `*.tfevents.*` are read back by TensorBoard's own
-reader, `*.yml` are validated as a workflow of GitHub or, with `gitlab` in their names, as a job of GitLab, `*.statement.json` are read as the protocol buffers of in-toto (`--in-toto FOLDER` with the
-repository in-toto/attestation's `python/` in it).
+reader, `*.yml` are validated as a workflow of GitHub or, with `gitlab` in their names, as a job of GitLab, `*.statement.json` are
+read as the protocol buffers of in-toto (`--in-toto FOLDER` with the repository in-toto/attestation's `python/` in it).
 
 The schemas are those of OASIS (sarif-tcs/sarif-spec, `sarif-2.1/schema`) and of Jenkins' xUnit plugin
 (`src/main/resources/.../junit-10.xsd`). They are not in this repository: take them from there. Needs `jsonschema`, `lxml`,
