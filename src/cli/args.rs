@@ -1,7 +1,9 @@
 //! Arguments, as clap reads them.
 
 use super::completions::{codes, commands, documents, isas, names, weights};
-use super::values::{answer_file, badge_file, folder, page_file, path, size, tensor_file, threads, uri};
+use super::values::{
+    answer_file, badge_file, folder, page_file, path, script_file, size, tensor_file, threads, uri,
+};
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
@@ -512,9 +514,21 @@ pub struct BenchArguments {
     /// Manifest, or the folder that it is in
     #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
-    /// Timed blocks; the median is reported
+    /// Timed blocks, or with `--against` rounds of a block of each; medians are reported
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub blocks: u16,
+    /// Time the same step in another library too, in turn, from the same parameters and batches: torch
+    #[arg(long, value_name = "LIBRARY", value_parser = ["torch"])]
+    pub against: Option<String>,
+    /// Modes of PyTorch, such as eager,compile [default: eager on a CPU, reduce-overhead on a GPU]
+    #[arg(long, value_name = "MODES", requires = "against", value_delimiter = ',', value_parser = super::bench::against::MODES)]
+    pub torch_mode: Vec<String>,
+    /// The Python that has torch [default: python3]
+    #[arg(long, value_name = "PATH", requires = "against", value_hint = ValueHint::CommandName)]
+    pub python: Option<String>,
+    /// Write the PyTorch program that is timed; it runs by itself too
+    #[arg(value_parser = script_file, long, value_name = "FILE", requires = "against", value_hint = ValueHint::FilePath)]
+    pub keep_script: Option<Utf8PathBuf>,
     /// Lock and store.
     #[command(flatten)]
     pub places: Places,

@@ -230,4 +230,7 @@ catalogue! {
     VERIFY_NOT_DETERMINISTIC = 802, "two runs of one lock differ on one machine";
     VERIFY_INCONCLUSIVE = 803, "there was nothing to compare, or not all of it";
     VERIFY_BISECT = 804, "two runs differ, and no op that differs was found";
+    TORCH_REFUSED = 805, "a part of the step has no counterpart in PyTorch";
+    TORCH_MISSING = 806, "there is no Python with PyTorch";
+    TORCH_FAILED = 807, "PyTorch's step failed";
 }

@@ -44,9 +44,12 @@ fn build() -> Result<libloading::Library, String> {
         .collect();
     sources.sort();
     let place = std::env::temp_dir().join(format!("amp-emulated-{}.so", std::process::id()));
-    let mut command = Command::new("c++");
+    // Another machine's compiler, where the tests run under emulation (`tools/neon`).
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut command = Command::new(compiler);
     command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wno-unknown-pragmas"]);
-    if cfg!(target_arch = "x86_64") && std::arch::is_x86_feature_detected!("fma") {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("fma") {
         command.arg("-mfma");
     }
     command.arg("-o").arg(&place).arg(folder.join("emulate.cpp")).args(["-x", "c++"]).args(sources);
