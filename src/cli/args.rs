@@ -152,6 +152,9 @@ pub struct RunArguments {
     /// Stop when standard input ends; `verify` asks this of the runs that it repeats
     #[arg(long, hide = true)]
     pub stop_with_input: bool,
+    /// Follow the algorithms of this lock or record instead of the lock's; `verify` asks this of the runs that it repeats
+    #[arg(value_parser = path, long, hide = true)]
+    pub algorithms: Option<Utf8PathBuf>,
     /// Processes on this machine that share the shards of each step; changes speed and never a bit
     #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
     pub workers: u16,
@@ -187,6 +190,13 @@ pub struct LockArguments {
     /// Update one node alone, such as `optimizer` or `data.source`
     #[arg(long, value_name = "NODE")]
     pub update: Option<String>,
+    /// Time the run's matrix products on this machine's device, and write the algorithms that are faster into its platform node:
+    /// later runs follow them, and results that were recorded with others go
+    #[arg(long, conflicts_with_all = ["check", "update"])]
+    pub platform: bool,
+    /// Device whose platform node it is; else the one that the manifest's environment is for
+    #[arg(long, value_name = "NAME", requires = "platform")]
+    pub device: Option<String>,
     /// Form of the answer: `json` is that of --json, the others are for pipelines
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM", requires = "check")]
     pub message_format: MessageFormat,

@@ -5,6 +5,7 @@ mod python;
 mod steps;
 
 use super::args::BenchArguments;
+use super::choices::Choices;
 use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
@@ -24,7 +25,8 @@ pub fn run(arguments: &BenchArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
     let opponent = Opponent::new(arguments, &ready, kind)?;
-    let open = |step| device::open(kind, plan, vec![step], &arguments.machine, &environment, ui);
+    let chosen = ready.existing.as_ref().map(|(_, locked)| Choices::of_lock(locked)).unwrap_or_default();
+    let open = |step| device::open(kind, plan, vec![step], &chosen, &arguments.machine, &environment, ui);
     let batches = first_steps(&ready)?;
     let step = &ready.compiled.step;
     let losses = match opponent.as_ref().zip(against::whole(step)) {

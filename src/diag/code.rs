@@ -171,6 +171,7 @@ catalogue! {
     RECORD_ORDER = 554, "the record's events are out of order";
     MACHINE_NOT_SATISFIED = 601, "this machine does not satisfy the environment";
     MACHINE_FLOAT_ENVIRONMENT = 602, "floating-point numbers are not IEEE 754 in this process";
+    MACHINE_ALGORITHMS = 603, "the lock's algorithms are those of another machine";
     RUN_LOSS_NOT_FINITE = 701, "the loss is not finite";
     RUN_SCALE_AT_FLOOR = 702, "the loss scale fell below its floor";
     RUN_TOO_LITTLE_DATA = 703, "an epoch is shorter than one step";

@@ -25,6 +25,7 @@ mod resume;
 mod runs;
 mod scaling;
 mod schemas;
+mod servers;
 mod weights;
 mod workers;
 

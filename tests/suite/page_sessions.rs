@@ -59,6 +59,10 @@ train epochs=1
 const NOT_RAISED: &[(u16, &str)] = &[
     (552, "a warning that takes a run killed while it writes; the record's own tests cut every line"),
     (602, "takes a library that changes the processor's rounding"),
+    (
+        603,
+        "takes a GPU that is not the one of the lock; the tests of exec/cuda/tuning do it to an emulated one",
+    ),
     (704, "a manifest without the part meets AMP0204; for prepared data that was made otherwise"),
     (707, "takes a disk that refuses in the middle of a run"),
     (709, "takes an op without a kernel on the device, and every op has one"),
