@@ -106,7 +106,9 @@ ATTENTION = """
         recall "tokens"
         embedding "token" vocabulary=64 size=32 weight-std=0.3
         residual {
-            attention "self" heads=4 SETTINGS { QUERIES BIAS MASK }
+            attention "self" heads=4 SETTINGS { QUERIES            BIAS
+            MASK
+            }
         }
         layer-norm "norm"
         linear "head" out=64
@@ -187,7 +189,7 @@ def compare(folder, name, precision):
                arguments.modes, "--keep-script", f"{precision}.py", "--blocks", "1", "--json"]
     answer = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if answer.returncode:
-        print(f"{name} {precision}: exit code {answer.returncode}\n{answer.stderr[-1500:]}", flush=True)
+        print(f"{name} {precision}: exit code {answer.returncode}\n{(answer.stdout + answer.stderr)[-1500:]}", flush=True)
         return False
     against = json.loads(answer.stdout)["against"]
     passed = True
