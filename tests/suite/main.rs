@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests meet the outside: files, processes, clocks")]
 
 mod accuracy;
+mod against;
 mod audit;
 mod commands;
 mod damage;
