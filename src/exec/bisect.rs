@@ -9,7 +9,10 @@ use super::cpu::dispatch::{self, Call};
 use super::cpu::tap::{Seen, SharedTap, Tap};
 use super::program::Layout;
 use crate::arithmetic::Isa;
+use crate::graph::Op;
+use crate::graph::check::writes_in_place;
 use crate::record::float::{canonical_bits, ulps};
+use crate::store::bytes_of;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -113,36 +116,61 @@ impl Looking {
     pub fn seen(&self) -> (usize, Option<OpDifference>) {
         self.0.lock().map_or((0, None), |looking| (looking.calls, looking.found.clone()))
     }
+
+    /// Ends a look that found a difference. From the op that differs on, the engine runs the kernels of an instruction set; those of the
+    /// ops before it gave the same bits, so that a repeated step is the one that these kernels give from its begin.
+    pub fn go_on_with(self, engine: &mut dyn Backend, isa: Isa) {
+        if let (Some(engine), (calls, Some(_))) = (engine.cpu(), self.seen()) {
+            engine.go_on_with(isa, calls);
+        }
+    }
 }
 
 /// Runs every node a second time, with other kernels, and keeps the first difference.
 struct OpByOp {
     against: Kernels,
+    /// What results that are written in place held before the call.
     before: Vec<Buffer>,
+    /// Where results are computed again: memory that is taken once, for the system gives new memory page by page.
+    again: Vec<Buffer>,
     calls: usize,
     found: Option<OpDifference>,
 }
 
 impl OpByOp {
     fn new(against: Kernels) -> Self {
-        Self { against, before: Vec::new(), calls: 0, found: None }
+        Self { against, before: Vec::new(), again: Vec::new(), calls: 0, found: None }
     }
 
-    /// The results of a call by the other kernels, and which those were.
-    fn again(&self, call: &Call<'_>, mut outputs: Vec<Buffer>) -> (Vec<Buffer>, String) {
+    /// Results as they were before a call, with room for those of `outputs`.
+    fn put_back(&self, op: &Op, outputs: &[Buffer], into: &mut Vec<Buffer>) {
+        into.resize_with(into.len().max(outputs.len()), Buffer::default);
+        for (index, (output, target)) in outputs.iter().zip(into).enumerate() {
+            if writes_in_place(op, index) {
+                copy(&self.before[index], target);
+            } else if std::mem::discriminant(output) == std::mem::discriminant(target) {
+                target.grow(output.len());
+            } else {
+                *target = Buffer::zeros(output.len(), matches!(output, Buffer::Integer(_)));
+            }
+        }
+    }
+
+    /// Computes a call by the other kernels; which those were.
+    fn compute(&self, call: &Call<'_>, outputs: &mut [Buffer]) -> String {
         let isa = match self.against {
             Kernels::Isa(isa) => isa,
             Kernels::Reference => {
-                if super::reference::run(call, &mut outputs) {
-                    return (outputs, "reference".to_owned());
+                if super::reference::run(call, outputs) {
+                    return "reference".to_owned();
                 }
                 Isa::Scalar
             }
         };
         let Call { threads, seed, position, op, layout, inputs, results, .. } = *call;
         let other = Call { isa, threads, seed, position, op, layout, inputs, results };
-        dispatch::run(&other, &mut outputs);
-        (outputs, kernel(isa))
+        dispatch::run(&other, outputs);
+        kernel(isa)
     }
 
     /// Which sides of a result have the bits of the reference. It runs for the op that differs alone: for a whole step it would take
@@ -150,11 +178,13 @@ impl OpByOp {
     fn defined(
         &self,
         call: &Call<'_>,
-        mut outputs: Vec<Buffer>,
         index: usize,
         pair: [&Buffer; 2],
         layout: Layout,
     ) -> Option<[bool; 2]> {
+        let mut outputs = Vec::new();
+        // The results of the other kernels have the form of those of the reference.
+        self.put_back(call.op, &self.again[..call.results.len()], &mut outputs);
         if self.against == Kernels::Reference || !super::reference::run(call, &mut outputs) {
             return None;
         }
@@ -168,9 +198,15 @@ fn kernel(isa: Isa) -> String {
 }
 
 impl Tap for OpByOp {
-    fn before(&mut self, _seen: &Seen<'_>, outputs: &[Buffer]) {
-        if self.found.is_none() {
-            self.before = outputs.to_vec();
+    fn before(&mut self, seen: &Seen<'_>, outputs: &[Buffer]) {
+        if self.found.is_some() {
+            return;
+        }
+        self.before.resize_with(self.before.len().max(outputs.len()), Buffer::default);
+        for (index, (output, before)) in outputs.iter().zip(&mut self.before).enumerate() {
+            if writes_in_place(seen.call.op, index) {
+                copy(output, before);
+            }
         }
     }
 
@@ -178,14 +214,16 @@ impl Tap for OpByOp {
         if self.found.is_some() {
             return;
         }
-        let before = std::mem::take(&mut self.before);
-        let (again, name) = self.again(seen.call, before.clone());
+        let mut again = std::mem::take(&mut self.again);
+        self.put_back(seen.call.op, outputs, &mut again);
+        let name = self.compute(seen.call, &mut again[..outputs.len()]);
+        self.again = again;
         for (index, value) in seen.call.results.iter().enumerate() {
-            let pair = [&outputs[index], &again[index]];
+            let pair = [&outputs[index], &self.again[index]];
             let Some((differing, first, farthest)) = compare(pair, &value.shape, seen.layouts[index]) else {
                 continue;
             };
-            let defined = self.defined(seen.call, before, index, pair, seen.layouts[index]);
+            let defined = self.defined(seen.call, index, pair, seen.layouts[index]);
             self.found = Some(OpDifference {
                 place: self.calls,
                 pass: seen.pass.to_owned(),
@@ -205,10 +243,27 @@ impl Tap for OpByOp {
     }
 }
 
+/// Copies a buffer into the memory of another one.
+fn copy(from: &Buffer, target: &mut Buffer) {
+    match (from, target) {
+        (Buffer::Float(from), Buffer::Float(target)) => {
+            target.clear();
+            target.extend_from_slice(from);
+        }
+        (from, target) => *target = from.clone(),
+    }
+}
+
 /// Whether the first elements of two results are equal in every bit, in whichever order they lie: nearly always, so that where an
 /// element stands is found out only if they are not.
 fn same_bits(pair: [&Buffer; 2], elements: usize) -> bool {
     match pair {
+        // The usual case, and the fastest.
+        [Buffer::Float(left), Buffer::Float(right)]
+            if left.get(..elements).map(bytes_of) == right.get(..elements).map(bytes_of) =>
+        {
+            true
+        }
         [Buffer::Float(left), Buffer::Float(right)] => {
             let both = left.iter().zip(right).take(elements);
             both.fold(0, |differ, (left, right)| differ | (canonical_bits(*left) ^ canonical_bits(*right)))

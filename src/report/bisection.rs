@@ -63,6 +63,12 @@ impl Bisection {
         }
     }
 
+    /// Whether numbers that were computed here are those of a record, or none were compared: then they came of what the run had.
+    pub fn is_of_the_record(&self) -> bool {
+        let computed = self.step.is_some() || self.reason.is_some();
+        !computed || self.sides.iter().any(|side| !side.gives.is_empty())
+    }
+
     /// The kernels of both sides, for a sentence.
     pub fn kernels(&self) -> String {
         let names: Vec<&str> = self.sides.iter().map(|side| side.kernels.as_str()).collect();
