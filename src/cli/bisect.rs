@@ -6,7 +6,6 @@
 use super::again::{Again, Reading};
 use super::args::{BisectArguments, Machine};
 use super::device::{Kind, Opened};
-use super::segments::chain_after;
 use super::{Exit, Failure, Ui, pipeline, runs};
 use crate::arithmetic::Isa;
 use crate::diff::diff_records;
@@ -17,7 +16,7 @@ use crate::exec::evaluate;
 use crate::exec::fault::ExecFault;
 use crate::exec::keep::is_state;
 use crate::exec::session::{self, Ending, Feed, Observer as _};
-use crate::exec::state::{self, Position};
+use crate::exec::state;
 use crate::record::{Ending as RecordEnding, Event, Record};
 use crate::report::bisection;
 use crate::report::bisection::{Bisection, Side};
@@ -292,9 +291,7 @@ impl Search<'_> {
     ) -> Result<(), Failure> {
         let Some((mut opened, kept)) = self.approach(place, left, answer)? else { return Ok(()) };
         let engine = &mut *opened.backend;
-        let position = self.position(place);
-        let made = if kept.is_none() { state::bytes(engine, &position)? } else { Vec::new() };
-        let state: &[u8] = kept.as_deref().unwrap_or(&made);
+        let values = if kept.is_none() { state::persistent(engine)? } else { Vec::new() };
         let looking = Looking::into(engine, right).ok_or_else(not_seen)?;
         let gives = self.gives(&self.act(engine, place)?);
         (answer.calls, answer.op) = looking.seen();
@@ -309,7 +306,10 @@ impl Search<'_> {
             // That they do not give what others recorded is no news, and takes a hundred steps' time.
             (Kernels::Isa(Isa::Scalar), Some(_)) if self.new.is_none() => {}
             (Kernels::Isa(isa), Some(_)) => {
-                state::restore(engine, state, &position.run_id)?;
+                match &kept {
+                    Some(file) => drop(state::restore(engine, file, &self.again.record.started.run_id)?),
+                    None => state::put(engine, &values)?,
+                }
                 looking.go_on_with(engine, isa);
                 answer.sides[1].gives = self.gives(&self.act(engine, place)?);
             }
@@ -318,13 +318,6 @@ impl Search<'_> {
             answer.reason = self.without_op(answer);
         }
         Ok(())
-    }
-
-    /// Where the state before a place stands in the run.
-    fn position(&self, place: Place) -> Position {
-        let step = if place.evaluation { place.step } else { place.step - 1 };
-        let chain = chain_after(&self.again.record, step);
-        Position { run_id: self.again.record.started.run_id, step, epoch: 0, batch: 0, chain, best: None }
     }
 
     /// Why no op is named; `None` where both sides were compared in the step that is recorded, and nothing differs.

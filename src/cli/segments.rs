@@ -171,7 +171,7 @@ fn state_digest(
 }
 
 /// The chain after all events of a step.
-pub fn chain_after(record: &Record, step: u64) -> Digest {
+fn chain_after(record: &Record, step: u64) -> Digest {
     let until = record.events.iter().take_while(|line| step_of(&line.event).is_none_or(|at| at <= step));
     let last = until.filter_map(|line| line.chain).last();
     last.unwrap_or_else(|| Chain::start(&record.started.run_id).digest())

@@ -90,6 +90,23 @@ pub fn persistent(engine: &mut dyn Backend) -> Result<Vec<(String, Buffer)>, Exe
     Ok(found)
 }
 
+/// Puts persistent values into an engine for the same lock.
+///
+/// # Errors
+/// One does not fit; the device's own.
+pub fn put(engine: &mut dyn Backend, values: &[(String, Buffer)]) -> Result<(), ExecFault> {
+    for (name, buffer) in values {
+        let fits = match buffer {
+            Buffer::Float(values) => engine.set_cell(name, values)?,
+            Buffer::Integer(values) => engine.set_integers(name, values)?,
+        };
+        if !fits {
+            return Err(unusable(format!("its `{name}` does not fit")));
+        }
+    }
+    Ok(())
+}
+
 /// The bytes of the file.
 ///
 /// # Errors

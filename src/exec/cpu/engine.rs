@@ -168,7 +168,10 @@ impl Engine {
             });
             taken.resize(self.memory.slots.len(), false);
             taken[slot] = true;
-            self.memory.slots[slot].grow(elements);
+            if self.memory.slots[slot].len() < elements {
+                // Zeros that are taken as such are memory which costs nothing until a step touches it.
+                self.memory.slots[slot] = Buffer::zeros(elements, integer);
+            }
             slots.push(slot);
         }
         let locations = (0..program.buffers.len())

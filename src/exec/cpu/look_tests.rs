@@ -8,8 +8,9 @@ use crate::arithmetic::Isa;
 use crate::autodiff::samples::{self, Sample};
 use crate::diag::codes;
 use crate::digest::Digest;
-use crate::exec::bisect::{Element, Kernels, Looking};
+use crate::exec::bisect::{self, Element, Kernels, Looking};
 use crate::exec::clock::Stopwatch;
+use crate::exec::reference;
 use crate::exec::state::{self, Position};
 use crate::plan::Scaler;
 use std::sync::{Arc, Mutex};
@@ -111,6 +112,71 @@ impl Tap for Flip {
             self.flipped = true;
         }
     }
+}
+
+/// Compares elements that the reference computes alone with those that it computes together.
+#[derive(Default)]
+struct Elements {
+    kinds: std::collections::BTreeSet<&'static str>,
+}
+
+impl Tap for Elements {
+    fn before(&mut self, _seen: &Seen<'_>, _outputs: &[Buffer]) {}
+
+    fn after(&mut self, seen: &Seen<'_>, outputs: &mut [Buffer]) {
+        let value = seen.call.results[0];
+        let index = |place| bisect::index_of(place, &value.shape);
+        if reference::element(seen.call, &index(0)).is_none() {
+            return;
+        }
+        let mut together = outputs.to_vec();
+        assert!(reference::run(seen.call, &mut together));
+        for element in (0..value.elements()).step_by(1 + value.elements() / 61) {
+            let place = bisect::place_of(element, &index(element), &value.shape, seen.layouts[0]);
+            let alone = reference::element(seen.call, &index(element)).map(f32::to_bits);
+            let all = together[0].floats(value.elements());
+            assert_eq!(alone, Some(all[place].to_bits()), "{} {:?}", seen.node.op.kind(), index(element));
+        }
+        self.kinds.insert(seen.node.op.kind());
+    }
+}
+
+#[test]
+fn an_element_alone_is_the_one_among_all() {
+    let elements = Arc::new(Mutex::new(Elements::default()));
+    for (_, sample) in samples::all() {
+        let mut engine = engine(&sample, 1, Isa::detect());
+        engine.add_tap(Arc::clone(&elements) as SharedTap);
+        go(&mut engine, &sample, 0..1);
+    }
+    let elements = elements.lock().expect("no panic before");
+    let products = ["linear", "linear-backward-input", "linear-backward-weight", "conv2d"];
+    let gradients = ["conv2d-backward-input", "conv2d-backward-weight"];
+    for kind in products.into_iter().chain(gradients) {
+        assert!(elements.kinds.contains(kind), "{kind} was not met");
+    }
+}
+
+/// Steps that begin with one set of kernels and go on with another one give the bits of either.
+#[test]
+fn kernels_change_where_they_are_told_to() {
+    let all = samples::all();
+    let (name, sample) = all.iter().find(|(name, _)| name.contains("cnn")).expect("a sample");
+    let good = go(&mut engine(sample, 1, Isa::detect()), sample, 0..2);
+    let mut counted = engine(sample, 1, Isa::detect());
+    let looking = Looking::into(&mut counted, Kernels::Isa(Isa::Scalar)).expect("the CPU's");
+    go(&mut counted, sample, 0..1);
+    let (calls, _) = looking.seen();
+    for before in [0, 1, calls / 2, calls - 1] {
+        let mut changed = engine(sample, 1, Isa::detect());
+        changed.go_on_with(Isa::Scalar, before);
+        assert_eq!(go(&mut changed, sample, 0..2), good, "{name} after {before} calls");
+        assert_eq!(changed.isa(), Isa::Scalar);
+    }
+    let mut later = engine(sample, 1, Isa::detect());
+    later.go_on_with(Isa::Scalar, calls);
+    go(&mut later, sample, 0..1);
+    assert_eq!(later.isa(), Isa::detect());
 }
 
 #[test]
