@@ -114,6 +114,13 @@ impl Looking {
         Some(Self(looking))
     }
 
+    /// Counts calls from 0 again, for the next step.
+    pub fn begin(&self) {
+        if let Ok(mut looking) = self.0.lock() {
+            looking.calls = 0;
+        }
+    }
+
     /// How many calls were equal before the first difference, and that difference.
     pub fn seen(&self) -> (usize, Option<OpDifference>) {
         self.0.lock().map_or((0, None), |looking| (looking.calls, looking.found.clone()))

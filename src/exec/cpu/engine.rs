@@ -126,6 +126,8 @@ impl Engine {
         engine.initialise();
         engine.set_scale(1.0);
         engine.find_parameters();
+        #[cfg(test)]
+        super::injected::bring(&mut engine);
         engine
     }
 
