@@ -34,16 +34,22 @@ mod tests;
 pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
     let against = arguments.against.as_deref().map(kernels).transpose()?;
-    let new = match &arguments.new {
-        None => None,
-        Some(path) => {
-            let path = runs::record_path(path)
-                .ok_or_else(|| Failure::new(Exit::Usage, format!("`{path}` is no record")).help(RECORDS))?;
-            Some((runs::read_record(&path)?.warn(ui), pipeline::folder_of(&path).to_owned()))
-        }
-    };
+    let new = arguments.new.as_ref().map(|path| {
+        runs::record_path(path)
+            .ok_or_else(|| Failure::new(Exit::Usage, format!("`{path}` is no record")).help(RECORDS))
+    });
+    let new = new.transpose()?;
     let (store, machine) = (arguments.store.as_deref(), &arguments.machine);
-    let mut again = Again::new(&arguments.old, store, machine, Some(Kind::Cpu), Reading::Needed, ui)?;
+    // One record is read while the stages of the other one's manifest are gone through.
+    let (read, again) = std::thread::scope(|scope| {
+        let read = new.as_ref().map(|path| scope.spawn(|| runs::read_record(path)));
+        let again = Again::new(&arguments.old, store, machine, Some(Kind::Cpu), Reading::Needed, ui);
+        (read.map(std::thread::ScopedJoinHandle::join), again)
+    });
+    let panicked = |_| Failure::new(Exit::Bug, "the reader of a record panicked");
+    let read = read.map(|read| read.map_err(panicked)?).transpose()?.map(|read| read.warn(ui));
+    let mut again = again?;
+    let new = read.zip(new.map(|path| pipeline::folder_of(&path).to_owned()));
     let record = new.as_ref().map(|(record, _)| record);
     let search = |again: &Again| Search { again, new: record, against, machine, ui }.run(arguments.step);
     let mut bisection = search(&again);

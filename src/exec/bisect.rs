@@ -8,7 +8,7 @@ use super::cpu::buffer::Buffer;
 use super::cpu::dispatch::{self, Call};
 use super::cpu::tap::{Seen, SharedTap, Tap};
 use super::program::Layout;
-use super::reference::element;
+use super::reference::{self, Which};
 use crate::arithmetic::Isa;
 use crate::graph::Op;
 use crate::graph::check::writes_in_place;
@@ -97,8 +97,8 @@ pub struct OpDifference {
     pub farthest: ElementDifference,
     /// The kernels that computed both sides.
     pub kernels: [String; 2],
-    /// Which sides have the bits of the reference, at the elements that are told here where the op is a product; `None` where it was one
-    /// of them, or has not this op.
+    /// Which sides have the bits of the reference, at the elements that are told here where it computes elements one by one; `None` where
+    /// it was one of them, or has not this op.
     pub defined: Option<[bool; 2]>,
 }
 
@@ -170,7 +170,7 @@ impl OpByOp {
         let isa = match self.against {
             Kernels::Isa(isa) => isa,
             Kernels::Reference => {
-                if super::reference::run(call, outputs) {
+                if reference::run(call, outputs) {
                     return "reference".to_owned();
                 }
                 Isa::Scalar
@@ -183,7 +183,8 @@ impl OpByOp {
     }
 
     /// Which sides of a result have the bits of the reference. It runs for the op that differs alone: for a whole step it would take
-    /// as long as a hundred of them. Of a product it computes the elements that are told, for all would take as long as ten steps.
+    /// as long as a hundred of them. Where elements are computed one by one, those that are told are; all of a product would take as long
+    /// as ten steps.
     fn defined(
         &self,
         call: &Call<'_>,
@@ -194,7 +195,12 @@ impl OpByOp {
         if self.against == Kernels::Reference {
             return None;
         }
-        if let [Some(first), Some(farthest)] = told.map(|told| element(call, &told.index)) {
+        let shape = &call.results[index].shape;
+        let alone = told.map(|told| {
+            let place = place_of(row_major(&told.index, shape), &told.index, shape, layout);
+            reference::element(call, &self.before, Which { result: index, place, index: &told.index })
+        });
+        if let [Some(first), Some(farthest)] = alone {
             let values = [first, farthest].map(|value| Element::Float(value).bits());
             let has = |side: usize| told.map(|told| told.values[side].bits()) == values;
             return Some([has(0), has(1)]);
@@ -202,10 +208,9 @@ impl OpByOp {
         let mut outputs = Vec::new();
         // The results of the other kernels have the form of those of the reference.
         self.put_back(call.op, &self.again[..call.results.len()], &mut outputs);
-        if !super::reference::run(call, &mut outputs) {
+        if !reference::run(call, &mut outputs) {
             return None;
         }
-        let shape = &call.results[index].shape;
         Some(pair.map(|side| compare([side, &outputs[index]], shape, layout).is_none()))
     }
 }
@@ -344,6 +349,11 @@ pub(super) fn place_of(element: usize, index: &[usize], shape: &[usize], layout:
         }
         _ => element,
     }
+}
+
+/// The row-major place of an index of each axis.
+fn row_major(index: &[usize], shape: &[usize]) -> usize {
+    index.iter().zip(shape).fold(0, |place, (index, size)| place * size + index)
 }
 
 /// The index of each axis of a row-major place.

@@ -31,7 +31,7 @@ use crate::plan::Optimizer;
 
 mod element;
 
-pub(in crate::exec) use element::element;
+pub(in crate::exec) use element::{Which, element};
 
 /// Computes a call plainly; false for an op that is not reached from here, whose results are then as they were.
 pub(in crate::exec) fn run(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
