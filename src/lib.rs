@@ -26,6 +26,7 @@ pub mod precision;
 pub mod resolve;
 pub mod stdlib;
 pub mod syntax;
+pub mod torch;
 
 // The machine and the disk.
 pub mod data;

@@ -99,6 +99,7 @@ const HEIGHTS: &[(&str, u32)] = &[
     ("lock", 9),
     ("probe", 9),
     ("record", 9),
+    ("torch", 9),
     ("exec", 10),
     ("verify", 11),
     ("diff", 11),

@@ -3,6 +3,7 @@
 //! Invariant: nothing is repeated unless the manifest that is there now gives the run id of the record.
 
 use super::args::{Machine, Places};
+use super::choices::Choices;
 use super::device::{self, Opened};
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui, run, runs, verify};
@@ -132,7 +133,15 @@ impl Again {
     /// A new engine at the start of the run.
     pub fn open(&self, machine: &Machine, ui: &Ui) -> Result<Opened, Failure> {
         let steps = self.ready.steps();
-        let mut opened = device::open(self.kind, self.plan(), steps, machine, &self.environment, ui)?;
+        let mut opened = device::open(
+            self.kind,
+            self.plan(),
+            steps,
+            &Choices::of_record(&self.record),
+            machine,
+            &self.environment,
+            ui,
+        )?;
         self.ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
         Ok(opened)
     }

@@ -1,7 +1,9 @@
 //! Arguments, as clap reads them.
 
 use super::completions::{codes, commands, documents, isas, names, weights};
-use super::values::{answer_file, badge_file, folder, page_file, path, size, tensor_file, threads, uri};
+use super::values::{
+    answer_file, badge_file, folder, page_file, path, script_file, size, tensor_file, threads, uri,
+};
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
@@ -150,6 +152,9 @@ pub struct RunArguments {
     /// Stop when standard input ends; `verify` asks this of the runs that it repeats
     #[arg(long, hide = true)]
     pub stop_with_input: bool,
+    /// Follow the algorithms of this lock or record instead of the lock's; `verify` asks this of the runs that it repeats
+    #[arg(value_parser = path, long, hide = true)]
+    pub algorithms: Option<Utf8PathBuf>,
     /// Processes on this machine that share the shards of each step; changes speed and never a bit
     #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
     pub workers: u16,
@@ -185,6 +190,13 @@ pub struct LockArguments {
     /// Update one node alone, such as `optimizer` or `data.source`
     #[arg(long, value_name = "NODE")]
     pub update: Option<String>,
+    /// Time the run's matrix products on this machine's device, and write the algorithms that are faster into its platform node:
+    /// later runs follow them, and results that were recorded with others go
+    #[arg(long, conflicts_with_all = ["check", "update"])]
+    pub platform: bool,
+    /// Device whose platform node it is; else the one that the manifest's environment is for
+    #[arg(long, value_name = "NAME", requires = "platform")]
+    pub device: Option<String>,
     /// Form of the answer: `json` is that of --json, the others are for pipelines
     #[arg(long, value_enum, default_value_t = MessageFormat::Human, value_name = "FORM", requires = "check")]
     pub message_format: MessageFormat,
@@ -502,9 +514,21 @@ pub struct BenchArguments {
     /// Manifest, or the folder that it is in
     #[arg(value_parser = path, default_value = "manifest.kdl", value_hint = ValueHint::FilePath)]
     pub manifest: Utf8PathBuf,
-    /// Timed blocks; the median is reported
+    /// Timed blocks, or with `--against` rounds of a block of each; medians are reported
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub blocks: u16,
+    /// Time the same step in another library too, in turn, from the same parameters and batches: torch
+    #[arg(long, value_name = "LIBRARY", value_parser = ["torch"])]
+    pub against: Option<String>,
+    /// Modes of PyTorch, such as eager,compile [default: eager on a CPU, reduce-overhead on a GPU]
+    #[arg(long, value_name = "MODES", requires = "against", value_delimiter = ',', value_parser = super::bench::against::MODES)]
+    pub torch_mode: Vec<String>,
+    /// The Python that has torch [default: python3]
+    #[arg(long, value_name = "PATH", requires = "against", value_hint = ValueHint::CommandName)]
+    pub python: Option<String>,
+    /// Write the PyTorch program that is timed; it runs by itself too
+    #[arg(value_parser = script_file, long, value_name = "FILE", requires = "against", value_hint = ValueHint::FilePath)]
+    pub keep_script: Option<Utf8PathBuf>,
     /// Lock and store.
     #[command(flatten)]
     pub places: Places,

@@ -1,6 +1,7 @@
 //! The device that a command works on: the one that the manifest's environment is for, or the one that was asked for.
 
 use super::args::Machine;
+use super::choices::Choices;
 use super::memory::{self, Fitted};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
@@ -10,10 +11,13 @@ use crate::exec::backend::Backend;
 use crate::exec::cpu;
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cuda;
+use crate::exec::cuda::device::Device;
 use crate::exec::cuda::dispatch::Arithmetic;
+use crate::exec::cuda::tuning::{self, Timed};
 use crate::exec::memory::on_cpu;
 use crate::exec::shards::{Exchange, Local, Sharded};
 use crate::graph::StepGraph;
+use crate::lock::{Platform, Tuning};
 use crate::plan::{self, Guarantee, Plan};
 use crate::probe::Environment;
 
@@ -112,6 +116,8 @@ pub struct Opened {
     pub platform: String,
     /// What it is, for people.
     pub name: String,
+    /// The lines of the platform node whose algorithms it follows.
+    pub followed: Option<Platform>,
     /// Bytes that its steps are planned to take, the largest counted.
     pub memory: u64,
 }
@@ -127,7 +133,8 @@ impl Opened {
     }
 }
 
-/// Opens the device and puts the step graphs (full batch first) on it, as they fit. All shards of a batch are computed here.
+/// Opens the device and puts the step graphs (full batch first) on it, as they fit, to be computed by the algorithms that were chosen
+/// for it. All shards of a batch are computed here.
 ///
 /// # Errors
 /// As [`alone`].
@@ -135,22 +142,24 @@ pub fn open(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,
+    choices: &Choices,
     asked: &Machine,
     environment: &Environment,
     ui: &Ui,
 ) -> Result<Opened, Failure> {
     let shards = plan.train.shards;
-    Ok(alone(kind, plan, steps, asked, environment, ui)?.shared(plan, Box::new(Local(shards))))
+    Ok(alone(kind, plan, steps, choices, asked, environment, ui)?.shared(plan, Box::new(Local(shards))))
 }
 
 /// The same, but nobody combines shards.
 ///
 /// # Errors
-/// AMP0708 to AMP0710: too little memory, no kernel, no device.
+/// AMP0708 to AMP0710: too little memory, no kernel, no device. AMP0603: algorithms of another machine.
 pub fn alone(
     kind: Kind,
     plan: &Plan,
     steps: Vec<StepGraph>,
+    choices: &Choices,
     asked: &Machine,
     environment: &Environment,
     ui: &Ui,
@@ -165,22 +174,68 @@ pub fn alone(
             memory::require_cpu(planned, again.as_deref(), environment, asked)?;
             let name = format!("{} ({isa}, {})", environment.cpu_name(), counted(threads.count(), "thread"));
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
-            Ok(Opened { backend, platform: Kind::Cpu.name().to_owned(), name, memory: planned })
+            let platform = Kind::Cpu.name().to_owned();
+            Ok(Opened { backend, platform, name, followed: None, memory: planned })
         }
         Kind::Cuda => {
-            let device = cuda::open()?;
+            let mut device = cuda::open()?;
             let (platform, name) = (device.platform(), device.name());
             let arithmetic = Arithmetic::of(plan.run.guarantee);
-            let needed = |step: &StepGraph| cuda::needed(step, arithmetic).total();
-            // What others have taken; the context is counted in what is needed.
-            let free = device
-                .memory_in_use()
-                .map(|(in_use, whole)| whole.saturating_sub(in_use.saturating_sub(cuda::CONTEXT)));
-            let room = free.into_iter().chain(asked.device_memory).min();
-            let Fitted { steps, needed: planned, again } = memory::fit(steps, room, &needed, ui);
+            let followed = choices.follow(&mut *device, arithmetic)?;
+            let Fitted { steps, needed: planned, again } = fit_cuda(&*device, arithmetic, steps, asked, ui);
             memory::require_asked(planned, again.as_deref(), asked)?;
             let engine = cuda::engine::Engine::new(steps, seed, device, arithmetic, threads, isa)?;
-            Ok(Opened { backend: Box::new(engine), platform, name, memory: planned })
+            Ok(Opened { backend: Box::new(engine), platform, name, followed, memory: planned })
         }
     }
+}
+
+/// Steps as they fit into the memory of a CUDA device.
+fn fit_cuda(
+    device: &dyn Device,
+    arithmetic: Arithmetic,
+    steps: Vec<StepGraph>,
+    asked: &Machine,
+    ui: &Ui,
+) -> Fitted {
+    let needed = |step: &StepGraph| cuda::needed(step, arithmetic).total();
+    // What others have taken; the context is counted in what is needed.
+    let free = device
+        .memory_in_use()
+        .map(|(in_use, whole)| whole.saturating_sub(in_use.saturating_sub(cuda::CONTEXT)));
+    let room = free.into_iter().chain(asked.device_memory).min();
+    memory::fit(steps, room, &needed, ui)
+}
+
+/// What timing the products of a run gave.
+pub struct Tuned {
+    /// The platform node that it belongs to.
+    pub platform: String,
+    /// What was chosen.
+    pub tuning: Tuning,
+    /// Every product that was timed.
+    pub timed: Vec<Timed>,
+}
+
+/// Times the products of a run on a device, as it would be opened for the run, and chooses their algorithms.
+///
+/// # Errors
+/// As [`alone`].
+pub fn tune(
+    mut device: Box<dyn Device>,
+    plan: &Plan,
+    steps: Vec<StepGraph>,
+    asked: &Machine,
+    ui: &Ui,
+) -> Result<Option<Tuned>, Failure> {
+    let arithmetic = Arithmetic::of(plan.run.guarantee);
+    let Some(on) = device.library().filter(|_| arithmetic == Arithmetic::Device) else { return Ok(None) };
+    let steps = fit_cuda(&*device, arithmetic, steps, asked, ui).steps;
+    let blueprint = cuda::engine::plan(&steps, plan.run.seed, &mut *device, arithmetic)?;
+    let products = tuning::products(&blueprint, &steps)?;
+    ui.status("Timing", &format!("{} on {}", counted(products.len(), "product"), device.name()));
+    let timed = tuning::time(&mut *device, &products, &mut |_| ())?;
+    let chosen = timed.iter().filter_map(|timed| Some((timed.asked.to_string(), timed.chosen?.0)));
+    let tuning = Tuning { on, products: chosen.collect() };
+    Ok(Some(Tuned { platform: device.platform(), tuning, timed }))
 }

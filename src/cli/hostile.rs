@@ -42,6 +42,7 @@ pub fn run(target: &Target, machine: &Machine, stop: &Arc<AtomicBool>, ui: &Ui) 
     let repeater = Repeater {
         manifest: pipeline::absolute(&target.manifest)?,
         lock: target.lock.as_deref().map(pipeline::absolute).transpose()?,
+        algorithms: target.algorithms.as_deref().map(pipeline::absolute).transpose()?,
         folder: folder.to_owned(),
         stop: Arc::clone(stop),
         ui,
@@ -94,6 +95,7 @@ fn exit(report: &Report) -> Exit {
 struct Repeater<'a> {
     manifest: Utf8PathBuf,
     lock: Option<Utf8PathBuf>,
+    algorithms: Option<Utf8PathBuf>,
     folder: Utf8PathBuf,
     stop: Arc<AtomicBool>,
     ui: &'a Ui,
@@ -105,6 +107,7 @@ impl Repeater<'_> {
             &Repetition {
                 manifest: &self.manifest,
                 lock: self.lock.as_deref(),
+                algorithms: self.algorithms.as_deref(),
                 machine,
                 store: &self.folder.join(name).join("store"),
                 folder: &self.folder,
@@ -121,6 +124,7 @@ impl Repeater<'_> {
                 let moved = Repeater {
                     manifest,
                     lock: None,
+                    algorithms: self.algorithms.clone(),
                     folder: self.folder.clone(),
                     stop: Arc::clone(&self.stop),
                     ui: self.ui,

@@ -1,9 +1,10 @@
 //! `amp lock`: resolve the manifest into its lock, or answer whether the lock is up to date.
 
 use super::args::LockArguments;
+use super::device::Tuned;
 use super::lockfile::{self, side};
 use super::pipeline::{self, Ready, Resolved};
-use super::{Exit, Failure, Ui};
+use super::{Exit, Failure, Ui, tune};
 use crate::diag::Diagnostic;
 use crate::lock::{self, Dropped, Lock, Stale};
 use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
@@ -21,16 +22,20 @@ pub fn run(arguments: &LockArguments, ui: &Ui) -> Result<Exit, Failure> {
     if arguments.check {
         return Ok(check(&ready, ui));
     }
+    let tuned = if arguments.platform { tune::time(arguments, &ready, ui)? } else { None };
     let _held = if answers_only { None } else { Some(lockfile::hold(&ready.lock_path)?) };
     // Another process may have recorded results since the stages began.
     ready.existing = lockfile::read(&ready.lock_path)?;
-    let wanted = wanted(arguments, &ready)?;
+    let mut wanted = wanted(arguments, &ready)?;
+    if let Some(tuned) = &tuned {
+        lock::retune(&mut wanted, &tuned.platform, &tuned.tuning);
+    }
     let text = lock::write(&wanted);
     let earlier = ready.existing.as_ref().map(|(text, _)| text.as_str());
     let written = if arguments.dry_run { false } else { lockfile::write(&ready.lock_path, &text, earlier)? };
     let change = Change::of(&ready, &wanted, earlier != Some(text.as_str()));
     lockfile::warn_dropped(ui, &change.dropped, &wanted.header.id, arguments.dry_run);
-    report(ui, &ready, &wanted, &change, written);
+    report(ui, &ready, &wanted, &change, (tuned.as_ref(), written));
     Ok(Exit::Done)
 }
 
@@ -171,7 +176,7 @@ impl Change {
     }
 }
 
-fn report(ui: &Ui, ready: &Ready, wanted: &Lock, change: &Change, written: bool) {
+fn report(ui: &Ui, ready: &Ready, wanted: &Lock, change: &Change, (tuned, written): (Option<&Tuned>, bool)) {
     if ui.json {
         ui.document(&json!({
             "schema": "amp.lock/1",
@@ -181,8 +186,12 @@ fn report(ui: &Ui, ready: &Ready, wanted: &Lock, change: &Change, written: bool)
             "written": written,
             "changes": change.stale.iter().map(stale_json).collect::<Vec<_>>(),
             "dropped": lockfile::dropped_json(&change.dropped),
+            "platform": tuned.map(tune::document),
         }));
         return;
+    }
+    if let Some(tuned) = tuned {
+        tune::say(tuned, ui);
     }
     let verb = if written { "changed" } else { "would change" };
     for node in &change.stale {

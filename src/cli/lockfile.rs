@@ -155,8 +155,12 @@ pub fn warn_dropped(ui: &Ui, dropped: &[Dropped], run_id: &Digest, would: bool) 
                 format!("{}, chain {}, of run id {}", counted(result.steps, "step"), result.chain, result.run)
             },
         );
+        let why = match &lost.result {
+            Some(result) if result.run == *run_id => "other algorithms were chosen for it".to_owned(),
+            _ => format!("the lock is now of run id {run_id}"),
+        };
         ui.warning(&format!(
-            "the results that the lock recorded of platform `{}` {verb}: {what}; the lock is now of run id {run_id}. \
+            "the results that the lock recorded of platform `{}` {verb}: {what}; {why}. \
              `amp run --record` on that platform records new ones",
             lost.platform
         ));

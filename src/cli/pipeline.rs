@@ -516,7 +516,7 @@ fn exit_of(code: u16) -> Exit {
     match code {
         720 | 721 | 764 => Exit::Unavailable,
         731 | 737 | 765 | 766 => Exit::Integrity,
-        705..=711 | 717 | 760..=763 => Exit::Machine,
+        603 | 705..=711 | 717 | 760..=763 => Exit::Machine,
         701 | 702 | 713 | 714 => Exit::No,
         712 | 718 => Exit::Integrity,
         _ => Exit::Usage,

@@ -1,6 +1,7 @@
 //! `amp predict`: what a model answers to the examples of a split, as one tensor in a file.
 
 use super::args::PredictArguments;
+use super::choices::Choices;
 use super::{Exit, Failure, Ui, device, export, pipeline};
 use crate::autodiff;
 use crate::data::Prepared;
@@ -37,7 +38,8 @@ pub fn run(arguments: &PredictArguments, ui: &Ui) -> Result<Exit, Failure> {
     let plan = &ready.resolved.plan;
     let (kind, _) = device::choose(device::asked(&arguments.machine)?, plan)?;
     let (step, by_itself) = answering(&ready)?;
-    let mut opened = device::open(kind, plan, vec![step], &arguments.machine, &environment, ui)?;
+    let chosen = ready.existing.as_ref().map(|(_, locked)| Choices::of_lock(locked)).unwrap_or_default();
+    let mut opened = device::open(kind, plan, vec![step], &chosen, &arguments.machine, &environment, ui)?;
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     let threads = opened.backend.threads().clone();
     let split = ready.prepared.split(&name).ok_or_else(|| no_split(&ready.prepared, &name))?;

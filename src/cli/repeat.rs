@@ -6,8 +6,8 @@
 use super::args::Machine;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::runs;
 use super::ui::Ui;
+use super::{pipeline, runs};
 use crate::exec::clock::Stopwatch;
 use crate::record::Record;
 use crate::verify::Recorded;
@@ -27,6 +27,8 @@ pub struct Repetition<'a> {
     pub manifest: &'a Utf8Path,
     /// The lock to follow; without one, a lock of its own in `folder`.
     pub lock: Option<&'a Utf8Path>,
+    /// A lock or a record whose algorithms are followed where there is no lock to follow.
+    pub algorithms: Option<&'a Utf8Path>,
     /// Threads and instruction set.
     pub machine: &'a Machine,
     /// The store of the run.
@@ -89,6 +91,9 @@ pub fn run(repetition: &Repetition<'_>, ui: &Ui) -> Result<Record, Failure> {
         Some(lock) => command.args(["--frozen", "--lockfile", lock.as_str()]),
         None => command.args(["--lockfile", own_lock(repetition.folder).as_str()]),
     };
+    if let Some(of) = repetition.algorithms.filter(|_| repetition.lock.is_none()) {
+        command.args(["--algorithms", pipeline::absolute(of)?.as_str()]);
+    }
     if let Some(threads) = repetition.machine.threads {
         command.args(["--threads", &threads.to_string()]);
     }

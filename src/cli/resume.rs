@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing is taken from a state that does not match the digest that the record has of it, and a run has one writer.
 
+use super::choices::Choices;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::runs::{self, rule_of};
@@ -52,7 +53,12 @@ pub struct Resumed {
 }
 
 /// Finds the run of a lock that was asked for by its number or folder, or the latest one.
-pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found, Failure> {
+pub fn find(
+    store: &Store,
+    (locked, chosen): (&Lock, &Choices),
+    asked: &str,
+    ui: &Ui,
+) -> Result<Found, Failure> {
     let runs = store.runs(&locked.header.id)?;
     let has_begun =
         |folder: &&RunFolder| Disk.read(&folder.path.join(RECORD)).is_ok_and(|bytes| bytes.contains(&b'\n'));
@@ -88,6 +94,14 @@ pub fn find(store: &Store, locked: &Lock, asked: &str, ui: &Ui) -> Result<Found,
         let copy = folder.path.join("manifest.lock");
         return Err(cannot(format!("the run `{}` was begun under another lock", folder.path)).help(format!(
             "`amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`"
+        )));
+    }
+    let (record, platform) = (&resumable.record, &resumable.record.started.platform);
+    let follows = record.started.guarantee == "device";
+    if follows && Choices::of_record(record).on(platform) != chosen.on(platform) {
+        return Err(cannot(format!("the run `{}` was begun with other algorithms", folder.path)).help(format!(
+            "`amp diff {} LOCK` says which: take the lock back that it was begun with, or run without `--resume`",
+            folder.path.join("manifest.lock")
         )));
     }
     Ok(Found::Unfinished(Box::new(Unfinished { folder, held, text, resumable })))

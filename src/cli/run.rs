@@ -1,6 +1,7 @@
 //! `amp run`: lock if needed, check the machine, train, check the data again, leave a record.
 
 use super::args::RunArguments;
+use super::choices::{self, Choices};
 use super::device;
 use super::lock::with_platforms;
 use super::pipeline::{self, Ready};
@@ -46,8 +47,12 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     require_probes(&arguments.probe, ready.length.steps)?;
     let settled = settle_lock(arguments, &ready, ui)?;
+    let chosen = match &arguments.algorithms {
+        Some(of) => Choices::at(of)?,
+        None => Choices::of_lock(&settled.lock),
+    };
     let found = match &arguments.resume {
-        Some(asked) => resume::find(&store, &settled.lock, asked, ui)?,
+        Some(asked) => resume::find(&store, (&settled.lock, &chosen), asked, ui)?,
         None => Found::Nothing,
     };
     if let Found::Finished(folder, record, finished) = &found {
@@ -64,19 +69,24 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     let steps = ready.steps();
     let machine = workers::machine_of_each(arguments, &environment);
     let (_workers, mut opened) = match shared {
-        None => (None, device::open(kind, plan, steps, &machine, &environment, ui)?),
+        None => (None, device::open(kind, plan, steps, &chosen, &machine, &environment, ui)?),
         Some((workers, mut leader)) => {
-            let opened = device::alone(kind, plan, steps, &machine, &environment, ui)?;
+            let opened = device::alone(kind, plan, steps, &chosen, &machine, &environment, ui)?;
             leader.greet(&settled.lock.header.id)?;
             ui.status("Sharing", &workers::shared_out(plan.train.shards, arguments.workers));
             (Some(workers), opened.shared(plan, Box::new(leader)))
         }
     };
+    if let Some(followed) = &opened.followed {
+        let count = counted(choices::count(followed), "chosen algorithm");
+        ui.status("Following", &format!("{count} of the platform node `{}`", opened.platform));
+    }
     let (threads, isa) = (opened.backend.threads().count(), opened.backend.isa().to_string());
     let mut started_with = unhashed(&environment, arguments, &threads, &isa);
     ui.status("Training", &format!("{} on {}", counted(ready.length.steps, "step"), opened.name));
     ready.initial.iter().try_for_each(|values| values.apply(&mut *opened.backend))?;
     started_with.extend(planned(&ready, opened.memory));
+    started_with.extend(choices::unhashed(opened.followed.as_ref()));
     started_with.insert("seconds_before".to_owned(), json!(watch.seconds()));
     let start = start(&ready, &settled.lock, found, &mut opened, (&store, &started_with), ui)?;
     let (folder, from) = (start.written.folder.clone(), start.from);

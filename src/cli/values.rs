@@ -61,6 +61,11 @@ pub(super) fn tensor_file(text: &str) -> Result<Utf8PathBuf, String> {
     written(text, &["safetensors"])
 }
 
+/// A file for a program in Python.
+pub(super) fn script_file(text: &str) -> Result<Utf8PathBuf, String> {
+    written(text, &["py"])
+}
+
 /// A URI: a scheme, a colon, and something without blanks after it.
 pub(super) fn uri(text: &str) -> Result<String, String> {
     let scheme = |scheme: &str| {

@@ -1,6 +1,7 @@
 //! `amp verify`: run again in a fresh process and compare every digest.
 
 use super::args::{Machine, VerifyArguments};
+use super::choices::Choices;
 use super::device;
 use super::repeat::{self, Around, Repetition};
 use super::{Exit, Failure, Ui, hostile, lockfile, pipeline, runs, segments};
@@ -24,6 +25,8 @@ pub struct Target {
     pub manifest: Utf8PathBuf,
     /// The lock to run under; a record is run under a lock of its own, since the one it had may have changed.
     pub lock: Option<Utf8PathBuf>,
+    /// The lock or the record itself, where algorithms were chosen for it that a run without that lock has to follow.
+    pub algorithms: Option<Utf8PathBuf>,
     /// Checkpoints beside the record that were compared with their digests; `None` for a lock, which has none.
     checkpoints: Option<usize>,
 }
@@ -103,6 +106,7 @@ pub fn repeat_target(
     let repetition = Repetition {
         manifest: &target.manifest,
         lock: target.lock.as_deref(),
+        algorithms: target.algorithms.as_deref(),
         machine,
         store: &store,
         folder,
@@ -159,7 +163,8 @@ pub fn target(path: &Utf8Path, asked: Option<device::Kind>, ui: &Ui) -> Result<T
             let (_, lock) = lockfile::required(path)?;
             let manifest = pipeline::folder_of(path).join(&lock.header.manifest);
             let expected = Recorded::from_lock(&lock, &platform(&lock, asked));
-            Ok(Target { expected, manifest, lock: Some(path.to_owned()), checkpoints: None })
+            let algorithms = (!Choices::of_lock(&lock).is_empty()).then(|| path.to_owned());
+            Ok(Target { expected, manifest, lock: Some(path.to_owned()), algorithms, checkpoints: None })
         }
     }
 }
@@ -205,6 +210,7 @@ fn record_target(path: &Utf8Path, record_path: &Utf8Path, ui: &Ui) -> Result<Tar
         expected: Recorded::from_record(&record),
         manifest: manifest_of(&record, path)?,
         lock: None,
+        algorithms: (!Choices::of_record(&record).is_empty()).then(|| record_path.to_owned()),
         checkpoints: Some(check.compared),
     })
 }

@@ -5,6 +5,7 @@
 //! the leader closes it or is gone in whatever way, and one that does not end in time is killed.
 
 use super::args::{Machine, RunArguments};
+use super::choices::Choices;
 use super::device::{self, Kind};
 use super::memory;
 use super::pipeline::{self, Ready};
@@ -180,8 +181,15 @@ fn work(arguments: &RunArguments, worker: u16, ui: &Ui) -> Result<(), Failure> {
     let store = pipeline::open_store(&arguments.manifest, &arguments.places)?;
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     let plan = &ready.resolved.plan;
-    let opened =
-        device::alone(Kind::Cpu, plan, ready.steps(), &arguments.machine, &Environment::probe(), ui)?;
+    let opened = device::alone(
+        Kind::Cpu,
+        plan,
+        ready.steps(),
+        &Choices::default(),
+        &arguments.machine,
+        &Environment::probe(),
+        ui,
+    )?;
     let pipe = Pipe { to: Box::new(std::io::stdout()), from: Box::new(BufReader::new(std::io::stdin())) };
     let (shards, workers) = (plan.train.shards, u32::from(arguments.workers));
     let mut follower = Follower::new(shards, workers, u32::from(worker), pipe);

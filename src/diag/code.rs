@@ -171,6 +171,7 @@ catalogue! {
     RECORD_ORDER = 554, "the record's events are out of order";
     MACHINE_NOT_SATISFIED = 601, "this machine does not satisfy the environment";
     MACHINE_FLOAT_ENVIRONMENT = 602, "floating-point numbers are not IEEE 754 in this process";
+    MACHINE_ALGORITHMS = 603, "the lock's algorithms are those of another machine";
     RUN_LOSS_NOT_FINITE = 701, "the loss is not finite";
     RUN_SCALE_AT_FLOOR = 702, "the loss scale fell below its floor";
     RUN_TOO_LITTLE_DATA = 703, "an epoch is shorter than one step";
@@ -229,4 +230,7 @@ catalogue! {
     VERIFY_NOT_DETERMINISTIC = 802, "two runs of one lock differ on one machine";
     VERIFY_INCONCLUSIVE = 803, "there was nothing to compare, or not all of it";
     VERIFY_BISECT = 804, "two runs differ, and no op that differs was found";
+    TORCH_REFUSED = 805, "a part of the step has no counterpart in PyTorch";
+    TORCH_MISSING = 806, "there is no Python with PyTorch";
+    TORCH_FAILED = 807, "PyTorch's step failed";
 }

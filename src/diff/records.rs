@@ -2,8 +2,9 @@
 
 use crate::digest::Digest;
 use crate::record::float::ulps;
-use crate::record::{Evaluation, Event, Record, Step};
-use std::collections::BTreeMap;
+use crate::record::{ALGORITHMS, Evaluation, Event, Record, Step};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What differs between two records.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub struct RecordDiff {
     pub largest: Vec<Largest>,
     /// The results of both side by side.
     pub summary: Vec<Figure>,
+    /// The chosen algorithms that only one of them followed, or each in its own way: bits may differ for them.
+    pub algorithms: Vec<Figure>,
 }
 
 impl RecordDiff {
@@ -96,6 +99,7 @@ pub fn diff_records(old: &Record, new: &Record) -> RecordDiff {
         differing: 0,
         largest: Vec::new(),
         summary: summary(old, new),
+        algorithms: algorithms(old, new),
     };
     let mut largest: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (key, old_event) in &left {
@@ -123,6 +127,31 @@ pub fn diff_records(old: &Record, new: &Record) -> RecordDiff {
     }
     diff.largest = largest.into_iter().map(|(field, (step, ulps))| Largest { field, step, ulps }).collect();
     diff
+}
+
+/// The algorithms in which two runs differ, as a lock writes them.
+fn algorithms(old: &Record, new: &Record) -> Vec<Figure> {
+    let (left, right) = (followed(old), followed(new));
+    let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    let figures = names.into_iter().map(|name| Figure {
+        name: name.clone(),
+        old: left.get(name).cloned(),
+        new: right.get(name).cloned(),
+    });
+    figures.filter(|figure| figure.old != figure.new).collect()
+}
+
+/// What a record says of the algorithms that its run followed, by the names of lines of a lock.
+fn followed(record: &Record) -> BTreeMap<String, String> {
+    let lines = record.unhashed.get(ALGORITHMS).and_then(Value::as_object).into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let line = |(name, line): (&String, &Value)| {
+        let properties = line["properties"].as_object().into_iter().flatten();
+        let words = properties.map(|(name, value)| format!("{name}={}", text(value)));
+        let words: Vec<String> = std::iter::once(text(&line["value"])).chain(words).collect();
+        (name.clone(), words.join(" "))
+    };
+    lines.map(line).collect()
 }
 
 /// Steps that a record has.
@@ -170,7 +199,7 @@ fn step_differences(old: &Step, new: &Step) -> Vec<FieldDifference> {
 fn evaluation_differences(old: &Evaluation, new: &Evaluation) -> Vec<FieldDifference> {
     let mut fields = Vec::new();
     text("examples", old.examples, new.examples, &mut fields);
-    let names: std::collections::BTreeSet<&String> = old.metrics.keys().chain(new.metrics.keys()).collect();
+    let names: BTreeSet<&String> = old.metrics.keys().chain(new.metrics.keys()).collect();
     for name in names {
         match (old.metrics.get(name), new.metrics.get(name)) {
             (Some(old), Some(new)) => number(name, *old, *new, &mut fields),

@@ -248,3 +248,27 @@ fn a_shorter_record_is_not_the_same() {
     assert!(!diff.is_same());
     assert_eq!((diff.first, diff.compared, diff.steps), (None, 3, [4, 2]));
 }
+
+#[test]
+fn algorithms_that_two_runs_did_not_both_follow_are_told_and_are_no_difference_by_themselves() {
+    let with = |loss: f32, tile: Option<&str>| {
+        let mut record = record(loss, 0.75);
+        let line = |tile| serde_json::json!({ "value": "cublaslt", "properties": { "algorithm": "66", "tile": tile } });
+        let lines = tile.map(|tile| serde_json::json!({ "product.bf16.8x8x8.nt": line(tile) }));
+        record.unhashed.extend(lines.map(|lines| (crate::record::ALGORITHMS.to_owned(), lines)));
+        record
+    };
+    let same = diff_records(&with(1.0, Some("29")), &with(1.0, Some("29")));
+    assert!(same.is_same() && same.algorithms.is_empty());
+    let equal = diff_records(&with(1.0, Some("29")), &with(1.0, Some("20")));
+    assert!(equal.is_same());
+    let other = diff_records(&with(1.0, Some("29")), &with(1.5, Some("20")));
+    let figure = Figure {
+        name: "product.bf16.8x8x8.nt".to_owned(),
+        old: Some("cublaslt algorithm=66 tile=29".to_owned()),
+        new: Some("cublaslt algorithm=66 tile=20".to_owned()),
+    };
+    assert_eq!(other.algorithms, [figure.clone()]);
+    let gone = diff_records(&with(1.0, Some("29")), &with(1.5, None));
+    assert_eq!(gone.algorithms, [Figure { new: None, ..figure }]);
+}

@@ -27,4 +27,5 @@ pub mod scaling;
 pub mod schedule;
 pub mod session;
 pub mod shards;
+pub mod start;
 pub mod state;

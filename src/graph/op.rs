@@ -2,8 +2,8 @@
 //!
 //! The comment at each op says its operands and results in order. Shapes: N batch, C channels, … "any float" operands of
 //! one op have one dtype after the precision pass unless the comment says f32; of products in tf32, only the operands have that,
-//! and what they give is f32. Adding an op touches: this table, `infer`,
-//! `autodiff`, `exec::reference`, `exec::cpu`, a policy in `stdlib/precision`; a test checks that none is forgotten.
+//! and what they give is f32. Adding an op touches: this table, `infer`, `autodiff`, `exec::reference`, `exec::cpu`,
+//! `torch::operations`, a policy in `stdlib/precision`; a test checks that none is forgotten.
 
 use crate::arithmetic::half::Format;
 use crate::plan::{Optimizer, Recipe};

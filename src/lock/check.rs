@@ -7,6 +7,7 @@ use super::depends::{RUN_ID, is_cause, is_derived, root_causes};
 use super::hash::run_id;
 use super::model::{Entry, Lock, RecordedResult};
 use super::read::is_newer;
+use super::tuning::Tuning;
 use super::write::{entry_text, write};
 use super::{INTEGRITY, UNKNOWN_NODE};
 use crate::diag::{Diagnostic, nearest};
@@ -86,6 +87,24 @@ pub fn carry_platforms(mut fresh: Lock, earlier: &Lock) -> Lock {
         }
     }
     fresh
+}
+
+/// Writes what was chosen for a platform into its node. Results that were recorded there with other choices go, since they may be of
+/// other bits.
+pub fn retune(lock: &mut Lock, platform: &str, tuning: &Tuning) {
+    let node = lock.platforms.entry(platform.to_owned()).or_default();
+    let before = Tuning::of(node);
+    tuning.write_to(node);
+    // Where nothing is chosen, nothing depends on where it was timed.
+    let is_same = match &before {
+        Ok(None) => tuning.products.is_empty(),
+        Ok(Some(before)) => before == tuning || before.products.is_empty() && tuning.products.is_empty(),
+        Err(_) => false,
+    };
+    if !is_same {
+        node.result = None;
+        node.evaluations.clear();
+    }
 }
 
 /// What a platform recorded and a written lock no longer has.

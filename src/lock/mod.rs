@@ -15,18 +15,23 @@ pub mod hash;
 pub mod model;
 pub mod read;
 mod token;
+pub mod tuning;
 pub mod write;
 
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod tuning_tests;
 
 pub use check::{
-    Dropped, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity, is_current, update_node,
+    Dropped, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity, is_current, retune,
+    update_node,
 };
 pub use derive::{LockInput, ParameterLine, SourceFile, derive};
 pub use hash::{entries_digest, run_id};
 pub use model::{Entry, Header, Lock, Platform, RecordedEvaluation, RecordedResult};
 pub use read::read;
+pub use tuning::{Algorithm, TunedOn, Tuning};
 pub use write::write;
 
 use crate::diag::{Code, codes};

@@ -6,6 +6,7 @@
 
 use super::model::{Entry, Header, Lock, NAMED_BY_VALUE, Platform, RecordedEvaluation, RecordedResult};
 use super::token::{Line, Word, parse_line};
+use super::tuning;
 use super::{CONFLICT, DUPLICATE, REVISION, SYNTAX, TRUNCATED, UNKNOWN_VERSION, VALUE, VERSION};
 use crate::diag::number::counted;
 use crate::diag::{Code, Diagnostic, FileId, Span};
@@ -253,6 +254,9 @@ impl Reader<'_> {
             }
             name => {
                 let Some(entry) = self.entry(line, end) else { return };
+                if let Some(fault) = tuning::fault_of(name, &entry) {
+                    return self.value_fault(start, end, fault);
+                }
                 self.platform.as_mut().is_some_and(|(_, platform, _)| {
                     platform.properties.insert(name.to_owned(), entry).is_some()
                 })

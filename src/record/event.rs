@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 /// What a machine may say beside an event: times, host, paths, threads, instruction set. Never hashed, never compared.
 pub type Unhashed = BTreeMap<String, serde_json::Value>;
 
+/// Name of what a run says of the chosen algorithms that it follows: an object, by the names of lines of the lock's platform node, of
+/// objects with `value` and `properties`.
+pub const ALGORITHMS: &str = "algorithms";
+
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", content = "hashed", rename_all = "kebab-case", rename_all_fields = "snake_case")]

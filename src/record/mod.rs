@@ -17,8 +17,8 @@ mod tests;
 
 pub use chain::Chain;
 pub use event::{
-    Checkpoint, Evaluation, Event, Finished, Note, Phase, Resumed, Started, Step, StopReason, Stopped,
-    Unhashed,
+    ALGORITHMS, Checkpoint, Evaluation, Event, Finished, Note, Phase, Resumed, Started, Step, StopReason,
+    Stopped, Unhashed,
 };
 pub use float::canonical_bits;
 pub use read::{Ending, Line, Record, read};

@@ -1,7 +1,7 @@
 //! JSON for programs: every document has a versioned `schema`, and null for what is absent.
 
 use super::summary::RunSummary;
-use crate::diff::{Bits, Change, FieldDifference, LockDiff, RecordDiff};
+use crate::diff::{Bits, Change, FieldDifference, Figure, LockDiff, RecordDiff};
 use crate::probe::Environment;
 use crate::record::canonical_bits;
 use crate::verify::{Against, Difference, Verdict};
@@ -54,10 +54,8 @@ pub fn record_diff(diff: &RecordDiff) -> Value {
         .largest
         .iter()
         .map(|largest| json!({ "field": largest.field, "step": largest.step, "ulps": largest.ulps }));
-    let results = diff
-        .summary
-        .iter()
-        .map(|figure| json!({ "name": figure.name, "old": figure.old, "new": figure.new }));
+    let figure = |figure: &Figure| json!({ "name": figure.name, "old": figure.old, "new": figure.new });
+    let (results, algorithms) = (diff.summary.iter().map(figure), diff.algorithms.iter().map(figure));
     json!({
         "schema": DIFF_SCHEMA,
         "kind": "record",
@@ -72,6 +70,7 @@ pub fn record_diff(diff: &RecordDiff) -> Value {
         "first": first,
         "largest": largest.collect::<Vec<_>>(),
         "results": results.collect::<Vec<_>>(),
+        "algorithms": algorithms.collect::<Vec<_>>(),
     })
 }
 

@@ -53,6 +53,11 @@ pub fn record_diff(diff: &RecordDiff) -> String {
         .map(|figure| vec![escape(&figure.name), side(figure.old.as_deref()), side(figure.new.as_deref())])
         .collect();
     table(&["result", "before", "after"], &rows, &mut out);
+    let figures = diff.algorithms.iter();
+    let rows: Vec<Vec<String>> = figures
+        .map(|figure| vec![code(&figure.name), side(figure.old.as_deref()), side(figure.new.as_deref())])
+        .collect();
+    table(&["algorithm", "before", "after"], &rows, &mut out);
     out
 }
 

@@ -114,6 +114,19 @@ pub fn record_diff(diff: &RecordDiff, color: bool) -> String {
         })
         .collect();
     section("results", &rows, color, &mut out);
+    let rows: Vec<Vec<Cell>> = diff
+        .algorithms
+        .iter()
+        .map(|figure| {
+            let sides = format!("{} → {}", side(&figure.old), side(&figure.new));
+            vec![
+                cell("~", Meaning::Notice),
+                cell(figure.name.clone(), Meaning::Name),
+                cell(sides, Meaning::Plain),
+            ]
+        })
+        .collect();
+    section("algorithms, by which bits may differ", &rows, color, &mut out);
     out.push('\n');
     let meaning = if diff.is_same() { Meaning::Good } else { Meaning::Notice };
     out.push_str(&paint(&record_conclusion(diff), meaning, color));

@@ -81,8 +81,9 @@ pub fn record_conclusion(diff: &RecordDiff) -> String {
         0 => String::new(),
         step => format!(", equal through step {step}"),
     };
+    let why = if diff.algorithms.is_empty() { "" } else { "; the runs followed other algorithms" };
     format!(
-        "first difference at step {}{place}{before}; {} of {} differ",
+        "first difference at step {}{place}{before}; {} of {} differ{why}",
         first.step,
         diff.differing,
         events(diff.compared, " compared")

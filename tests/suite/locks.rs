@@ -228,3 +228,48 @@ fn what_is_no_lock_is_said_as_what_it_is() {
         assert!(stderr.contains("is a manifest") && stderr.contains("manifest.lock"), "{stderr}");
     }
 }
+
+#[test]
+fn where_no_library_makes_products_nothing_is_timed_and_the_lock_is_written() {
+    let place = Place::with_manifest(&tiny());
+    let answer = place.amp(&["lock", "--platform", "--json"]).ends(0);
+    assert!(answer.stderr().contains("Untimed"), "{}", answer.stderr());
+    let document = answer.json();
+    assert!(document["platform"].is_null() && document["written"] == true, "{document}");
+    place.amp(&["lock", "--check"]).ends(0);
+    // Not a word that `amp lock` alone could do anything with, nor one that answers without writing.
+    place.amp(&["lock", "--device", "cpu"]).ends(2);
+    place.amp(&["lock", "--platform", "--check"]).ends(2);
+    place.amp(&["lock", "--platform", "--device", "tpu"]).ends(2);
+}
+
+#[test]
+fn what_a_platform_chose_stays_in_the_lock_and_shows_in_a_diff() {
+    let place = Place::with_manifest(&tiny());
+    place.amp(&["lock"]).ends(0);
+    let plain = std::fs::read_to_string(place.path("manifest.lock")).expect("a lock");
+    let node = |tile: &str| {
+        format!(
+            "platform \"cuda-sm90\" {{\n    product.bf16.512x256x64.nt.bias \"cublaslt\" algorithm=66 cluster=3 custom=1 inner=0 \
+             splits=1 stages=35 swizzle=0 tile={tile}\n    tuned \"NVIDIA H200\" library=\"cublaslt\" multiprocessors=132 \
+             version=130100\n}}\n"
+        )
+    };
+    place.write("manifest.lock", &format!("{plain}{}", node("29")));
+    place.amp(&["lock", "--check"]).ends(0);
+    // The CPU follows none of it, and records beside it.
+    place.amp(&["run", "--record"]).ends(0);
+    let recorded = std::fs::read_to_string(place.path("manifest.lock")).expect("a lock");
+    assert!(recorded.contains(&node("29")) && recorded.contains("platform \"cpu\""), "{recorded}");
+    place.amp(&["verify", "manifest.lock"]).ends(0);
+    place.write("other.lock", &recorded.replace("tile=29", "tile=20"));
+    let document = place.amp(&["diff", "manifest.lock", "other.lock", "--json"]).ends(0).json();
+    assert_eq!(
+        document["changes"][0]["path"], "platform.cuda-sm90.product.bf16.512x256x64.nt.bias",
+        "{document}"
+    );
+    place.write("manifest.kdl", &other());
+    place.amp(&["lock"]).ends(0);
+    let relocked = std::fs::read_to_string(place.path("manifest.lock")).expect("a lock");
+    assert!(relocked.contains(&node("29")), "{relocked}");
+}

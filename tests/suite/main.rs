@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests meet the outside: files, processes, clocks")]
 
 mod accuracy;
+mod against;
 mod audit;
 mod commands;
 mod damage;
@@ -24,6 +25,7 @@ mod resume;
 mod runs;
 mod scaling;
 mod schemas;
+mod servers;
 mod weights;
 mod workers;
 

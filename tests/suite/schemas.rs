@@ -176,6 +176,11 @@ fn every_document_agrees_with_its_schema() {
     ] {
         answer(words(line));
     }
+    #[cfg(unix)]
+    {
+        super::against::python(&place, super::against::PYTHON);
+        answer(words("bench --blocks 1 --against torch --python ./python --torch-mode eager,compile"));
+    }
     place.write("manifest.kdl", super::phases::changing());
     answer(words("graph --stage precision"));
     answer(words("graph --stage step"));

@@ -362,46 +362,184 @@ def losses():
 
 def attention():
     ops = Ops()
-    for heads, d, t, s, causal, form in ((2, 3, 4, 4, 0, "f32"), (1, 8, 5, 5, 1, "f32"), (1, 4, 3, 20, 0, "f16"), (2, 4, 50, 50, 1, "bf16")):
-        scale, width = div(1.0, sqrt(float(d))), heads * d
-        ops.op("attention", heads=heads, causal=causal, scale=f"{bits(scale):08x}")
-        q, k, v = (ops.draw("plain", stream, (1, n, width), form) for stream, n in ((96, t), (97, s), (98, s)))
-        at = lambda m, place, h: m[place * width + h * d : place * width + (h + 1) * d]
-        y, lse = {}, []
-        for h, i in itertools.product(range(heads), range(t)):
-            reach = min(s, (i // 48 + 1) * 48) if causal else s
-            x = [mul(chain(at(q, i, h), at(k, j, h)), scale) if not (causal and j > i) else -INF for j in range(s)]
-            m = largest(x)
-            e = [exp(sub(x, m)) for x in x]
-            l = total(e)
-            lse.append(add(m, log(l)))
-            for n in range(d):
-                y[i, h, n] = div(chain(e[:reach], [at(v, j, h)[n] for j in range(reach)]), l)
-        y = [convert(y[i, h, n], form) for i in range(t) for h in range(heads) for n in range(d)]
-        ops.out((1, t, width), y, form)
-        ops.out((1, heads, t), lse)
-        ops.op("attention-backward", heads=heads, causal=causal, scale=f"{bits(scale):08x}")
-        dy = ops.draw("plain", 99, (1, t, width), form)
-        for stream, n in ((96, t), (97, s), (98, s)):
-            ops.data("in", (1, n, width), form, f"plain {stream}")
-        ops.give((1, t, width), y, form)
-        ops.give((1, heads, t), lse)
-        p, z = {}, {}
-        for h, i, j in itertools.product(range(heads), range(t), range(s)):
-            hidden = causal and j > i
-            p[h, i, j] = 0.0 if hidden else exp(sub(mul(chain(at(q, i, h), at(k, j, h)), scale), lse[h * t + i]))
-            delta = total([mul(a, b) for a, b in zip(at(dy, i, h), at(y, i, h))])
-            g = chain(at(dy, i, h), at(v, j, h))
-            z[h, i, j] = 0.0 if hidden else mul(p[h, i, j], sub(g, delta))
-        keys = lambda i: range(min(s, (i // 48 + 1) * 48) if causal else s)
-        queries = lambda j: range(j // 48 * 48 if causal else 0, t)
-        places = lambda n: itertools.product(range(n), range(heads), range(d))
-        dq = [mul(chain([z[h, i, j] for j in keys(i)], [at(k, j, h)[n] for j in keys(i)]), scale) for i, h, n in places(t)]
-        dk = [mul(chain([z[h, i, j] for i in queries(j)], [at(q, i, h)[n] for i in queries(j)]), scale) for j, h, n in places(s)]
-        dv = [chain([p[h, i, j] for i in queries(j)], [at(dy, i, h)[n] for i in queries(j)]) for j, h, n in places(s)]
-        for n, gradient in ((t, dq), (s, dk), (s, dv)):
-            ops.out((1, n, width), gradient, form)
-    write("attention", "Attention, its log-sum-exp, and its gradients.", ops.lines)
+    plain = ((2, 3, 4, 4, 0, "f32"), (1, 8, 5, 5, 1, "f32"), (1, 4, 3, 20, 0, "f16"), (2, 4, 50, 50, 1, "bf16"))
+    # The axes of a bias are those of the scores or 1; the last query of the second case attends to nothing.
+    biased = (
+        (2, 3, 4, 5, 0, "f32", (2, 2, 4, 5), [1, 1, 1, 0, 1, 0, 0, 1, 1, 1]),
+        (2, 4, 6, 6, 1, "f16", (1, 2, 6, 6), [0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 1]),
+        (1, 4, 5, 18, 0, "bf16", (1, 1, 5, 18), None),
+        (2, 2, 3, 7, 0, "f32", (2, 1, 1, 7), None),
+    )
+    for heads, d, t, s, causal, form in plain:
+        attended(ops, 1, heads, d, t, s, causal, form, None, None)
+    for heads, d, t, s, causal, form, shape, mask in biased:
+        attended(ops, 2 if mask or shape[0] == 2 else 1, heads, d, t, s, causal, form, shape, mask)
+    write("attention", "Attention, its log-sum-exp, and its gradients; some have a bias of the scores and a mask of the keys.", ops.lines)
+
+
+def attended(ops, n, heads, d, t, s, causal, form, shape, mask):
+    """One attention of n examples and its gradients; `shape` is that of the bias, `mask` has 1 where keys are attended to."""
+    scale, width = div(1.0, sqrt(float(d))), heads * d
+    rule = dict(heads=heads, causal=causal, scale=f"{bits(scale):08x}")
+    rule |= dict(bias=int(shape is not None), mask=int(mask is not None)) if shape else {}
+    operands = ((96, t), (97, s), (98, s))
+    around = lambda: (shape and ops.draw("plain", 88, shape), mask and ops.give((n, s), [float(m) for m in mask]))
+    ops.op("attention", **rule)
+    q, k, v = (ops.draw("plain", stream, (n, count, width), form) for stream, count in operands)
+    bias, _ = around()
+    at = lambda m, count, e, place, h: m[(e * count + place) * width + h * d :][:d]
+    biased = lambda *place: flat(shape, place) if shape else None
+    shown = lambda e, i, j: not (causal and j > i) and not (mask and not mask[e * s + j])
+    reach = lambda i: range(min(s, (i // 48 + 1) * 48) if causal else s)
+    x, y, lse = {}, {}, {}
+    for e, h, i in itertools.product(range(n), range(heads), range(t)):
+        for j in range(s):
+            score = mul(chain(at(q, t, e, i, h), at(k, s, e, j, h)), scale)
+            x[e, h, i, j] = (add(score, bias[biased(e, h, i, j)]) if shape else score) if shown(e, i, j) else -INF
+        m = largest([x[e, h, i, j] for j in range(s)])
+        weights = [exp(sub(x[e, h, i, j], m)) if m > -INF else 0.0 for j in range(s)]
+        l = total(weights)
+        lse[e, h, i] = add(m, log(l)) if m > -INF else -INF
+        for c in range(d):
+            y[e, i, h, c] = div(chain([weights[j] for j in reach(i)], [at(v, s, e, j, h)[c] for j in reach(i)]), l) if m > -INF else 0.0
+    places = lambda count: itertools.product(range(n), range(count), range(heads), range(d))
+    y = [convert(y[place], form) for place in places(t)]
+    ops.out((n, t, width), y, form)
+    ops.out((n, heads, t), list(lse.values()))
+    ops.op("attention-backward", **rule)
+    dy = ops.draw("plain", 99, (n, t, width), form)
+    for stream, count in operands:
+        ops.data("in", (n, count, width), form, f"plain {stream}")
+    around()
+    ops.give((n, t, width), y, form)
+    ops.give((n, heads, t), list(lse.values()))
+    p, z = {}, {}
+    for e, h, i, j in x:
+        p[e, h, i, j] = exp(sub(x[e, h, i, j], lse[e, h, i])) if lse[e, h, i] > -INF else 0.0
+        delta = total([mul(a, b) for a, b in zip(at(dy, t, e, i, h), at(y, t, e, i, h))])
+        slope = mul(p[e, h, i, j], sub(chain(at(dy, t, e, i, h), at(v, s, e, j, h)), delta))
+        z[e, h, i, j] = 0.0 if causal and j > i else slope
+    queries = lambda j: range(j // 48 * 48 if causal else 0, t)
+    dq = [mul(chain([z[e, h, i, j] for j in reach(i)], [at(k, s, e, j, h)[c] for j in reach(i)]), scale) for e, i, h, c in places(t)]
+    dk = [mul(chain([z[e, h, i, j] for i in queries(j)], [at(q, t, e, i, h)[c] for i in queries(j)]), scale) for e, j, h, c in places(s)]
+    dv = [chain([p[e, h, i, j] for i in queries(j)], [at(dy, t, e, i, h)[c] for i in queries(j)]) for e, j, h, c in places(s)]
+    for count, gradient in ((t, dq), (s, dk), (s, dv)):
+        ops.out((n, count, width), gradient, form)
+    if shape:
+        sums = [0.0] * size(shape)
+        for place, slope in z.items():
+            sums[biased(*place)] = add(sums[biased(*place)], slope)
+        ops.out(shape, sums)
+
+
+def flat(shape, place):
+    """Where an element of a larger tensor finds its number in one whose axes are as long or 1."""
+    at = 0
+    for length, index in zip(shape, place):
+        at = at * length + (index if length > 1 else 0)
+    return at
+
+
+# ---- biases of positions
+
+
+def steps(a, m, e, n, up):
+    """log(a/e) / log(m/e) · n, rounded down or up: (m/e)^c against (a/e)^n in whole numbers."""
+    c = 0
+    while m ** (c + 1) * e**n <= a**n * e ** (c + 1):
+        c += 1
+    return c + 1 if up and m**c * e**n < a**n * e**c else c
+
+
+def t5_bucket(distance, buckets, furthest, both):
+    """The bucket of key - query."""
+    count = buckets // 2 if both else buckets
+    first = count if both and distance > 0 else 0
+    distance = abs(distance) if both else max(-distance, 0)
+    exact = count // 2
+    if distance < exact:
+        return first + distance
+    return first + min(exact + steps(distance, furthest, exact, count - exact, False), count - 1)
+
+
+def deberta_row(distance, buckets, furthest):
+    """The row of query - key."""
+    middle, sign, far = buckets // 2, 1 if distance > 0 else -1, abs(distance)
+    if far > middle:
+        far = middle + steps(far, furthest - 1, middle, middle - 1, True)
+    return min(max(buckets + sign * far, 0), 2 * buckets - 1)
+
+
+def relative_positions(ops):
+    sizes = [(2, 1, 8, 20, 1, "f32"), (1, 24, 8, 20, 0, "f32"), (3, 21, 7, 16, 1, "f16"), (1, 26, 5, 11, 0, "bf16")]
+    sizes += [(2, 9, 8, 8, 1, form) for form in ("f32", "f16", "bf16")]
+    for heads, t, buckets, furthest, both, form in sizes:
+        rule = dict(buckets=buckets, max_distance=furthest, both=both)
+        bucket = lambda i, j: t5_bucket(j - i, buckets, furthest, both)
+        scores = list(itertools.product(range(heads), range(t), range(t)))
+        ops.op("relative-position-bias", **rule)
+        weight = ops.draw("wide", 89, (buckets, heads), form)
+        ops.out((1, heads, t, t), [weight[bucket(i, j) * heads + h] for h, i, j in scores], form)
+        ops.op("relative-position-bias-backward", **rule)
+        dy, sums = ops.draw("plain", 90, (1, heads, t, t), form), [0.0] * (buckets * heads)
+        for slope, (h, i, j) in zip(dy, scores):
+            sums[bucket(i, j) * heads + h] = add(sums[bucket(i, j) * heads + h], slope)
+        ops.out((buckets, heads), sums, form)
+
+
+def disentangled(ops, n, t, heads, d, buckets, furthest, terms, form):
+    """Two passes; `terms` says of each pair of content and table whether the content is that of the key."""
+    width, rows = heads * d, 2 * buckets
+    scale = div(1.0, sqrt(mul(float(d), 3.0)))
+    told = {"to-position": int(False in terms), "to-content": int(True in terms)}
+    rule = dict(heads=heads, buckets=buckets, max_position=furthest, scale=f"{bits(scale):08x}") | told
+    row = {(i, j): deberta_row(i - j, buckets, furthest) for i, j in itertools.product(range(t), range(t))}
+    used = sorted(set(row.values()))
+    operands = lambda: [
+        (ops.draw("plain", 91 + 2 * index, (n, t, width), form), ops.draw("plain", 92 + 2 * index, (1, rows, width), form))
+        for index in range(len(terms))
+    ]
+    ops.op("disentangled-bias", **rule)
+    pairs = operands()
+    head = lambda m, at, h: m[at * width + h * d :][:d]
+    scores, y = list(itertools.product(range(n), range(heads), range(t), range(t))), []
+    for e, h, i, j in scores:
+        chains = [chain(head(x, e * t + (j if key else i), h), head(z, row[i, j], h)) for (x, z), key in zip(pairs, terms)]
+        y.append(mul(add(*chains) if len(chains) == 2 else chains[0], scale))
+    ops.out((n, heads, t, t), y)
+    ops.op("disentangled-bias-backward", **rule)
+    dy = dict(zip(scores, ops.draw("plain", 95, (n, heads, t, t))))
+    for (x, z), key in zip(operands(), terms):
+        sums = {}
+        for e, h, own in itertools.product(range(n), range(heads), range(t)):
+            for other in range(t):
+                i, j = (other, own) if key else (own, other)
+                place = e, h, own, row[i, j]
+                sums[place] = add(sums.get(place, 0.0), mul(dy[e, h, i, j], scale))
+        g = lambda *place: sums.get(place, 0.0)
+        dx = [
+            chain([g(e, h, own, at) for at in used], [head(z, at, h)[c] for at in used])
+            for e, own, h, c in itertools.product(range(n), range(t), range(heads), range(d))
+        ]
+        everywhere = list(itertools.product(range(n), range(t)))
+        dz = [
+            chain([g(e, h, own, at) for e, own in everywhere], [head(x, e * t + own, h)[c] for e, own in everywhere]) if at in used else 0.0
+            for at, h, c in itertools.product(range(rows), range(heads), range(d))
+        ]
+        ops.out((n, t, width), dx, form)
+        ops.out((1, rows, width), dz, form)
+
+
+def positions():
+    ops = Ops()
+    relative_positions(ops)
+    for terms, form in itertools.product(((False, True), (False,), (True,)), ("f32", "f16", "bf16")):
+        disentangled(ops, 2, 5, 2, 3, 8, 16, terms, form)
+    disentangled(ops, 1, 1, 1, 1, 4, 5, (False, True), "f32")
+    disentangled(ops, 1, 22, 1, 5, 8, 16, (False, True), "f32")
+    disentangled(ops, 1, 26, 2, 2, 6, 9, (True,), "f16")
+    disentangled(ops, 1, 26, 1, 4, 6, 9, (False,), "bf16")
+    write("positions", "Biases of relative positions (T5) and of disentangled attention (DeBERTa), and their gradients.", ops.lines)
 
 
 # ---- images and sequences; images are (N, C, H, W) here
@@ -718,5 +856,5 @@ def digests():
     write("digests", "Fingerprints: stream (wide), numbers, sums; a chain: run id, steps, an evaluation, each with the digest after it.", lines)
 
 
-for make in (functions, formats, pointwise, sums, products, norms, losses, attention, images, sequences, scaler, updates, numbers, digests):
+for make in (functions, formats, pointwise, sums, products, norms, losses, attention, positions, images, sequences, scaler, updates, numbers, digests):
     make()

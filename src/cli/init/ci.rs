@@ -18,6 +18,9 @@ const RUST: &str = env!("CARGO_PKG_RUST_VERSION");
 /// The text of a pipeline for a manifest, named relative to the repository's root.
 pub fn text(kind: &str, manifest: &str) -> String {
     let template = if kind == "gitlab" { GITLAB } else { GITHUB };
+    // GitLab expands variables in the values of variables, where `$$` is a dollar sign.
+    let quoted =
+        |text: &str| quoted(&if kind == "gitlab" { text.replace('$', "$$") } else { text.to_owned() });
     let lock = Utf8Path::new(manifest).with_extension("lock");
     template
         .replace("@MANIFEST@", &quoted(manifest))

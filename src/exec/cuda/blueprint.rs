@@ -217,6 +217,16 @@ impl Blueprint {
         Ok((stages, fingerprint, launches))
     }
 
+    /// The launches of every step graph, of training and of evaluation, as if memory began at address 0.
+    ///
+    /// # Errors
+    /// AMP0709 for a node that has no kernel.
+    pub fn launches(&self, steps: &[StepGraph]) -> Result<Vec<Launch>, ExecFault> {
+        let (placed, _, _) = self.lower(steps, Bases::default())?;
+        let parts = placed.into_iter().flatten().flat_map(|placed| placed.parts);
+        Ok(parts.flat_map(|section| section.launches).collect())
+    }
+
     /// Gives every persistent value of the programs its room.
     fn declare_cells(&mut self, step: usize) {
         let Self { programs, cells, footprint, .. } = self;

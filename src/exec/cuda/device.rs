@@ -2,7 +2,9 @@
 
 use super::convolution::Shape;
 use super::launch::Launch;
+use super::tuning::Asked;
 use crate::exec::fault::ExecFault;
+use crate::lock::{Algorithm, TunedOn};
 
 /// A device that runs launches in the order in which they are given.
 pub trait Device: Send {
@@ -88,6 +90,29 @@ pub trait Device: Send {
     /// # Errors
     /// The library's own, other than that.
     fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault>;
+
+    /// What its matrix products depend on beside what is asked for, where a library makes them: its algorithms can be chosen.
+    fn library(&self) -> Option<TunedOn>;
+
+    /// The library's algorithms for a product, beside what it takes without a choice: those that give the same bits each time and
+    /// keep to the workspace.
+    ///
+    /// # Errors
+    /// The library's own.
+    fn algorithms(&mut self, asked: &Asked) -> Result<Vec<Algorithm>, ExecFault>;
+
+    /// Makes such products by this algorithm from here on, or as without a choice; false, and nothing changes, where the library
+    /// refuses. What was captured before stays as it is.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn choose(&mut self, asked: &Asked, algorithm: Option<&Algorithm>) -> Result<bool, ExecFault>;
+
+    /// Runs launches twice, as a recorded graph where it can, and returns the seconds that the device took for the second time.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn seconds(&mut self, launches: &[Launch]) -> Result<f64, ExecFault>;
 
     /// The name of the platform node of locks that results of this device are in: `cuda-sm90`.
     fn platform(&self) -> String;

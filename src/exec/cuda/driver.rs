@@ -5,6 +5,9 @@
 //! is dropped. So nothing waits but reads, and a recorded graph stays valid. A second stream brings the next batch, and only copies. What the driver says comes out as a fault, never as a panic.
 
 mod aside;
+mod choices;
+#[cfg(test)]
+mod choices_tests;
 mod convolution;
 #[cfg(test)]
 mod convolution_tests;
@@ -18,13 +21,16 @@ mod scaled_tests;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod timing;
 
 use super::convolution::Shape;
 use super::device::Device;
 use super::launch::Launch;
+use super::tuning::Asked;
 use crate::diag::codes;
 use crate::diag::number::bytes as in_units;
 use crate::exec::fault::ExecFault;
+use crate::lock::{Algorithm, TunedOn};
 use aside::Aside;
 use candle_core::CudaDevice;
 use convolution::Convolutions;
@@ -57,6 +63,7 @@ pub struct Driver {
     graphs: Vec<CudaGraph>,
     allocations: Vec<sys::CUdeviceptr>,
     capability: (u32, u32),
+    multiprocessors: u64,
     name: String,
 }
 
@@ -127,6 +134,10 @@ impl Driver {
             .compute_capability()
             .map_err(|error| fault("asking for the compute capability", error))?;
         let capability = (number(major), number(minor));
+        let count = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        let multiprocessors =
+            context.attribute(count).map_err(|error| fault("asking for the multiprocessors", error))?;
+        let multiprocessors = u64::try_from(multiprocessors).unwrap_or(0);
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
         let (staging, aside) = (Staging::new()?, Aside::new()?);
@@ -144,6 +155,7 @@ impl Driver {
             graphs: Vec::new(),
             allocations: vec![workspace],
             capability,
+            multiprocessors,
             name,
         })
     }
@@ -155,6 +167,35 @@ impl Driver {
 
     fn bind(&self) -> Result<(), ExecFault> {
         self.context.bind_to_thread().map_err(|error| fault("the CUDA context", error))
+    }
+
+    /// Records launches as a graph.
+    fn record(&mut self, launches: &[Launch]) -> Result<Option<CudaGraph>, ExecFault> {
+        self.bind()?;
+        // Functions are loaded when they are first looked up, and loading may wait for the device: not while recording.
+        // Asking the library how it makes convolutions may do anything, too.
+        for launch in launches {
+            match launch {
+                Launch::Kernel { name, .. } => {
+                    self.kernels.function(name)?;
+                }
+                Launch::Convolution(convolution) => {
+                    self.convolutions.prepare(&convolution.shape)?;
+                }
+                _ => {}
+            }
+        }
+        // Relaxed: cuBLAS loads its kernels at their first use, which the other modes forbid.
+        self.stream
+            .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
+            .map_err(|error| fault("beginning a graph", error))?;
+        let begun = launches.iter().try_for_each(|launch| self.enqueue(launch));
+        let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        let ended = self.stream.end_capture(flags);
+        begun?;
+        let Some(graph) = ended.map_err(|error| fault("ending a graph", error))? else { return Ok(None) };
+        graph.upload().map_err(|error| fault("uploading a graph", error))?;
+        Ok(Some(graph))
     }
 
     /// Begins a launch; the context is the thread's already.
@@ -271,30 +312,7 @@ impl Device for Driver {
     }
 
     fn capture(&mut self, launches: &[Launch]) -> Result<Option<usize>, ExecFault> {
-        self.bind()?;
-        // Functions are loaded when they are first looked up, and loading may wait for the device: not while recording.
-        // Asking the library how it makes convolutions may do anything, too.
-        for launch in launches {
-            match launch {
-                Launch::Kernel { name, .. } => {
-                    self.kernels.function(name)?;
-                }
-                Launch::Convolution(convolution) => {
-                    self.convolutions.prepare(&convolution.shape)?;
-                }
-                _ => {}
-            }
-        }
-        // Relaxed: cuBLAS loads its kernels at their first use, which the other modes forbid.
-        self.stream
-            .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
-            .map_err(|error| fault("beginning a graph", error))?;
-        let begun = launches.iter().try_for_each(|launch| self.enqueue(launch));
-        let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-        let ended = self.stream.end_capture(flags);
-        begun?;
-        let Some(graph) = ended.map_err(|error| fault("ending a graph", error))? else { return Ok(None) };
-        graph.upload().map_err(|error| fault("uploading a graph", error))?;
+        let Some(graph) = self.record(launches)? else { return Ok(None) };
         self.graphs.push(graph);
         Ok(Some(self.graphs.len() - 1))
     }
@@ -326,6 +344,24 @@ impl Device for Driver {
     fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault> {
         self.bind()?;
         self.convolutions.prepare(shape)
+    }
+
+    fn library(&self) -> Option<TunedOn> {
+        Some(self.tuned_on())
+    }
+
+    fn algorithms(&mut self, asked: &Asked) -> Result<Vec<Algorithm>, ExecFault> {
+        self.bind()?;
+        self.products.algorithms(asked)
+    }
+
+    fn choose(&mut self, asked: &Asked, algorithm: Option<&Algorithm>) -> Result<bool, ExecFault> {
+        self.bind()?;
+        self.products.choose(asked, algorithm)
+    }
+
+    fn seconds(&mut self, launches: &[Launch]) -> Result<f64, ExecFault> {
+        self.time(launches)
     }
 
     fn platform(&self) -> String {

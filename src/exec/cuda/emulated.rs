@@ -7,11 +7,14 @@
 use super::convolution::{Convolution, Direction, Shape};
 use super::device::Device;
 use super::launch::{Arguments, Launch, Matrix, Product, ScaledProduct, Tensor};
+use super::tuning::Asked;
 use crate::arithmetic::eight::{e4m3_to_f32, e5m2_to_f32};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round_tf32};
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
+use crate::lock::{Algorithm, TunedOn};
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,9 +44,12 @@ fn build() -> Result<libloading::Library, String> {
         .collect();
     sources.sort();
     let place = std::env::temp_dir().join(format!("amp-emulated-{}.so", std::process::id()));
-    let mut command = Command::new("c++");
+    // Another machine's compiler, where the tests run under emulation (`tools/neon`).
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut command = Command::new(compiler);
     command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wno-unknown-pragmas"]);
-    if cfg!(target_arch = "x86_64") && std::arch::is_x86_feature_detected!("fma") {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("fma") {
         command.arg("-mfma");
     }
     command.arg("-o").arg(&place).arg(folder.join("emulate.cpp")).args(["-x", "c++"]).args(sources);
@@ -58,7 +64,34 @@ fn build() -> Result<libloading::Library, String> {
 /// Runs kernels on the CPU.
 pub struct Emulated {
     blocks: Vec<Box<[Block]>>,
+    /// What was chosen.
+    pub choices: BTreeMap<Asked, Algorithm>,
+    /// The algorithms that its library has for any product.
+    pub algorithms: Vec<Algorithm>,
 }
+
+/// An algorithm whose tile is this one is refused; one whose custom option is this one leaves out biases.
+pub const REFUSED: u32 = 404;
+pub const FORGETFUL: u32 = 13;
+
+/// Algorithms: how long each takes is its number of stages.
+pub const ALGORITHMS: [Algorithm; 4] = [
+    Algorithm { id: 66, tile: 20, stages: 99, splits: 1, swizzle: 0, custom: 1, inner: 0, cluster: 3 },
+    Algorithm { id: 66, tile: 29, stages: 80, splits: 1, swizzle: 0, custom: 1, inner: 0, cluster: 3 },
+    Algorithm {
+        id: 66,
+        tile: 24,
+        stages: 70,
+        splits: 1,
+        swizzle: 0,
+        custom: FORGETFUL,
+        inner: 0,
+        cluster: 5,
+    },
+    Algorithm { id: 67, tile: REFUSED, stages: 10, splits: 1, swizzle: 0, custom: 0, inner: 0, cluster: 0 },
+];
+/// What is taken without a choice takes so long.
+pub const USUAL: f64 = 100.0;
 
 /// As aligned as device memory.
 #[derive(Clone)]
@@ -70,7 +103,9 @@ impl Emulated {
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     pub fn open() -> Option<Self> {
         match library() {
-            Ok(_) => Some(Self { blocks: Vec::new() }),
+            Ok(_) => {
+                Some(Self { blocks: Vec::new(), choices: BTreeMap::new(), algorithms: ALGORITHMS.to_vec() })
+            }
             Err(reason) => {
                 eprintln!("SKIPPED: the kernels cannot be emulated here ({reason})");
                 None
@@ -125,7 +160,10 @@ impl Device for Emulated {
         match launch {
             Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
             Launch::Product(op) => product(op, None),
-            Launch::BiasedProduct(op, bias) => product(op, Some(*bias)),
+            Launch::BiasedProduct(op, bias) => {
+                let chosen = self.choices.get(&Asked::of_product(op, true));
+                product(op, chosen.is_none_or(|chosen| chosen.custom != FORGETFUL).then_some(*bias));
+            }
             Launch::ScaledProduct(op) => scaled_product(op),
             Launch::Convolution(op) => convolution(op),
             // SAFETY: as above.
@@ -167,6 +205,32 @@ impl Device for Emulated {
 
     fn prepares(&mut self, _shape: &Shape) -> Result<bool, ExecFault> {
         Ok(true)
+    }
+
+    fn library(&self) -> Option<TunedOn> {
+        let (device, library) = ("emulated".to_owned(), "cublaslt".to_owned());
+        Some(TunedOn { device, multiprocessors: 132, library, version: 130_100 })
+    }
+
+    fn algorithms(&mut self, _asked: &Asked) -> Result<Vec<Algorithm>, ExecFault> {
+        Ok(self.algorithms.clone())
+    }
+
+    fn choose(&mut self, asked: &Asked, algorithm: Option<&Algorithm>) -> Result<bool, ExecFault> {
+        match algorithm {
+            Some(algorithm) if algorithm.tile == REFUSED => return Ok(false),
+            Some(algorithm) => self.choices.insert(*asked, *algorithm),
+            None => self.choices.remove(asked),
+        };
+        Ok(true)
+    }
+
+    fn seconds(&mut self, launches: &[Launch]) -> Result<f64, ExecFault> {
+        let one = |launch: &Launch| {
+            let chosen = Asked::of(launch).and_then(|asked| self.choices.get(&asked));
+            chosen.map_or(USUAL, |chosen| f64::from(chosen.stages))
+        };
+        Ok(launches.iter().map(one).sum())
     }
 
     fn platform(&self) -> String {

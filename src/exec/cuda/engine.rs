@@ -453,7 +453,10 @@ impl Backend for Engine {
 }
 
 /// Plans the step graphs for a device. What its library refuses to convolve is planned again without it.
-fn plan(
+///
+/// # Errors
+/// A node that has no kernel, or the device's own.
+pub fn plan(
     steps: &[StepGraph],
     seed: u64,
     device: &mut dyn Device,
@@ -508,7 +511,7 @@ fn read_floats(device: &mut dyn Device, tensor: Tensor, elements: usize) -> Resu
 }
 
 /// Numbers of a format as f32, exactly.
-fn widened(bytes: &[u8], format: DType) -> Vec<f32> {
+pub(super) fn widened(bytes: &[u8], format: DType) -> Vec<f32> {
     use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
     let pairs = bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair));
     match format {

@@ -2,13 +2,16 @@
 //! memory. Decided before the run, from the plan alone.
 //!
 //! **Invariant: a group gives the bits of its members run one by one.** A kernel of a chain rounds each inner result to the format
-//! that it would have been stored in, so a chain is faster and nothing else.
+//! that it would have been stored in, so a chain is faster and nothing else. One exception: under the guarantee `device` the gradient of
+//! a bias that is taken along with the gradient before it has an order of its own, as `docs/cuda.md` says.
 
 mod batch_norm;
 mod parts;
+mod remade;
 mod rows;
 
 pub(super) use parts::place_parts;
+pub(super) use remade::remake;
 
 use super::memory::Planned;
 use crate::exec::program::{Action, BufferId, Instruction, Place};
@@ -32,8 +35,10 @@ pub enum Kind {
     RectifiedNormBackward,
     /// A sum, the norm of it, a cast of that; without the first or the last.
     ResidualNorm,
-    /// The gradient of a norm, a sum with it, a cast of that; without the second or the last.
+    /// The gradient of a norm, a sum with it, a cast of that, the sums of its columns; without the second, the third or the last.
     NormGradient,
+    /// The gradient of an activation, the activation once more where it was not kept, and the sums of the gradient's columns.
+    ActivationGradient,
     /// Slices of one value along one axis.
     Slices,
     /// Gradients of slices of one value, each put into its place among zeros, and added: the parts side by side.
@@ -189,6 +194,7 @@ const RULES: &[Rule] = &[
     batch_norm::backward,
     rows::residual_norm,
     rows::norm_gradient,
+    rows::activation_gradient,
     rows::slices,
 ];
 

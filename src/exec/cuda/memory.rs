@@ -9,8 +9,12 @@
 //!
 //! *Unscaling that writes nothing.* Who reads a gradient may divide it by the scale as it is read (`memory/unscale.rs`).
 //!
-//! *Places.* Results whose lifetimes overlap lie apart; large ones are placed first, each at the lowest address that is free.
+//! *Activations that are not kept.* The kernel of their gradient makes them once more (`fusion/remade.rs`).
+//!
+//! *Places.* Results whose lifetimes overlap lie apart; large ones are placed first, each at the lowest address that is free. A result may
+//! take the memory of an operand whose life ends there (`memory/in_place.rs`).
 
+mod in_place;
 mod unscale;
 
 use super::fusion::{self, Group};
@@ -65,8 +69,9 @@ impl Planned {
         planned.widen_rows(nodes, values, &kept);
         planned.add_tails(nodes, &kept);
         fusion::place_parts(&mut planned, nodes, values, &kept);
+        fusion::remake(&mut planned, nodes, values, &kept);
         fusion::fuse(&mut planned, nodes, values, &kept);
-        planned.assign(&kept);
+        planned.assign(nodes, &kept);
         planned
     }
 
@@ -274,7 +279,7 @@ impl Planned {
         elements / row * self.pitches[buffer].max(1) + self.tails[buffer]
     }
 
-    fn assign(&mut self, kept: &[BufferId]) {
+    fn assign(&mut self, nodes: &[Node], kept: &[BufferId]) {
         let count = self.program.instructions.len();
         let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.program.buffers.len()];
         for (time, instruction) in self.program.instructions.iter().enumerate() {
@@ -292,6 +297,7 @@ impl Planned {
                 *life = (0, count);
             }
         }
+        let taken = self.take_over(nodes, kept, &mut lives);
         let mut wanted: Vec<(usize, (usize, usize), BufferId)> = Vec::new();
         for (buffer, life) in lives.iter().enumerate() {
             if let (Some(life), Place::Slot(_)) = (life, &self.program.buffers[buffer].place) {
@@ -315,6 +321,10 @@ impl Planned {
             self.bytes = self.bytes.max(start + bytes);
             let at = placed.partition_point(|(from, _, _)| *from <= start);
             placed.insert(at, (start, start + bytes, life));
+        }
+        for (buffer, root) in taken.into_iter().enumerate().filter_map(|(buffer, root)| Some((buffer, root?)))
+        {
+            self.offsets[buffer] = self.offsets[root];
         }
     }
 }

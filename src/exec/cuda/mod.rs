@@ -14,7 +14,7 @@ pub mod dispatch;
 #[cfg(feature = "cuda")]
 pub mod driver;
 #[cfg(test)]
-mod emulated;
+pub(crate) mod emulated;
 pub mod engine;
 pub mod fusion;
 pub mod launch;
@@ -22,6 +22,7 @@ pub mod memory;
 pub mod rate;
 #[cfg(test)]
 mod tests;
+pub mod tuning;
 
 use super::fault::ExecFault;
 use crate::graph::StepGraph;

@@ -51,7 +51,7 @@ pub fn multiply_adds_per_second(
 }
 
 /// Bytes of drawn numbers in ±[0.5, 1).
-fn operands(format: DType) -> Vec<u8> {
+pub(super) fn operands(format: DType) -> Vec<u8> {
     let mut words = vec![0_u32; DRAWN];
     Stream::new(0, 0).fill_words(0, 0, &mut words);
     let half = |word: u32, exponent: u16, mantissa: u32| {

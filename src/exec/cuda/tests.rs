@@ -7,6 +7,7 @@ mod attention;
 mod batch_norm;
 mod cases;
 mod chains;
+mod gradient_sums;
 mod image;
 mod layer_norm;
 mod library;

@@ -12,6 +12,9 @@ const THREADS: u32 = 64;
 const STRIP: usize = 64;
 const STAGED_BLOCKS: usize = 4096;
 
+/// Columns of a block of `part_totals`, and its threads.
+const PART_TILE: (usize, u32) = (32, 256);
+
 /// Blocks of rows that are summed on their own; one even if there is no row, for its +0.
 pub(super) fn blocks(rows: usize) -> usize {
     rows.div_ceil(ROWS).max(1)
@@ -108,6 +111,19 @@ pub(super) fn totals(partials: u64, count: usize, columns: usize, out: [Tensor; 
     let arguments =
         Arguments::new().address(partials).size(count).size(columns).tensor(out[0]).tensor(out[1]);
     each_total("column_totals", sets, columns, arguments, launches);
+}
+
+/// out\[s\]\[c\] = the sum over the `parts` of set s, in the order of `part_totals`; results that are nothing are left out.
+pub(super) fn part_totals(
+    partials: u64,
+    [parts, columns]: [usize; 2],
+    out: [Tensor; 3],
+    launches: &mut Launches,
+) {
+    let sets = out.iter().rposition(|tensor| *tensor != Tensor::NONE).map_or(0, |last| last + 1);
+    let arguments = Arguments::new().address(partials).size(parts).size(columns);
+    let arguments = out.into_iter().fold(arguments, Arguments::tensor);
+    launches.kernel("part_totals", [columns.div_ceil(PART_TILE.0), sets, 1], PART_TILE.1, arguments);
 }
 
 #[cfg(test)]

@@ -16,8 +16,6 @@ const GROUP: usize = 64;
 /// Rows of a block of the wide kernels, and blocks of their gradients that are at work at once on an H200, for each length.
 const ROWS: usize = THREADS / 32;
 const WORKING: [usize; 3] = [528, 396, 264];
-/// Columns of a block of `part_totals`, and its threads.
-const TOTALS: (usize, u32) = (32, 256);
 
 /// Which of `LENGTHS` rows of this length take.
 fn in_registers(columns: usize) -> Option<usize> {
@@ -150,8 +148,14 @@ impl Gradient {
     }
 
     /// The gradients by the kernels for rows in registers: dx, or with `other` the sum of that and what is rounded to `inner`; `copy` gets
-    /// it in another format. False where rows have none.
-    fn fused(&self, dx: Tensor, [other, copy]: [Tensor; 2], inner: DType, launches: &mut Launches) -> bool {
+    /// it in another format, and `bias` the sums of that one's columns. False where rows have none.
+    fn fused(
+        &self,
+        dx: Tensor,
+        [other, copy, bias]: [Tensor; 3],
+        inner: DType,
+        launches: &mut Launches,
+    ) -> bool {
         let (Some(length), Some(count)) = (in_registers(self.columns), int(self.columns)) else {
             return false;
         };
@@ -166,13 +170,13 @@ impl Gradient {
             &[self.gamma, self.mean, self.rstd],
         );
         if let Some(name) = wide.filter(|_| self.arithmetic == Arithmetic::Device && self.rows > 0) {
-            self.with_parameters(name, self.rows.div_ceil(WORKING[length]), arguments, launches);
+            self.with_parameters(name, self.rows.div_ceil(WORKING[length]), bias, arguments, launches);
             return true;
         }
         let name = ["layer_norm_gradient_512", "layer_norm_gradient_768", "layer_norm_gradient_1024"][length];
         launches.kernel(name, [(self.rows * 16).div_ceil(THREADS), 1, 1], THREADS as u32, arguments);
         self.parameters(launches);
-        true
+        bias == Tensor::NONE || columns::column_sums(copy, self.rows, self.columns, bias, launches)
     }
 
     /// The kernel that takes the gradients of the parameters along, `part` rows to a block, and what adds those of the blocks.
@@ -180,17 +184,19 @@ impl Gradient {
         &self,
         name: &'static str,
         part: usize,
+        bias: Tensor,
         arguments: Arguments,
         launches: &mut Launches,
     ) {
-        let sets = if self.centred { 2 } else { 1 };
         let parts = self.rows.div_ceil(part);
+        let sums_copy = bias != Tensor::NONE;
+        // The kernel has a place for γ's, for β's and for the bias's, whether there are such or not.
+        let sets = if sums_copy { 3 } else { 2 };
         let partials = launches.scratch(sets * parts * self.columns * 4);
-        let arguments = arguments.size(part).address(partials);
+        let arguments = arguments.size(part).address(partials).int(i32::from(sums_copy));
         launches.kernel(name, [parts, 1, 1], THREADS as u32, arguments);
-        let arguments = Arguments::new().address(partials).size(parts).size(self.columns);
-        let arguments = self.parameters.into_iter().fold(arguments, Arguments::tensor);
-        launches.kernel("part_totals", [self.columns.div_ceil(TOTALS.0), sets, 1], TOTALS.1, arguments);
+        let [gamma, beta] = self.parameters;
+        columns::part_totals(partials, [parts, self.columns], [gamma, beta, bias], launches);
     }
 
     /// The column sums for the gradients of the parameters.
@@ -218,7 +224,7 @@ impl Gradient {
 pub(super) fn backward(call: &Call<'_>, launches: &mut Launches) -> bool {
     let Some(gradient) = Gradient::of(call) else { return false };
     let dx = call.output(0);
-    if !gradient.fused(dx, [Tensor::NONE; 2], dx.format, launches) {
+    if !gradient.fused(dx, [Tensor::NONE; 3], dx.format, launches) {
         let Some(count) = int(gradient.columns) else { return false };
         let Gradient { dy, x, gamma, mean, rstd, rows, columns, .. } = gradient;
         let arguments = [dy, x, gamma, mean, rstd, dx].into_iter().fold(Arguments::new(), Arguments::tensor);
@@ -252,22 +258,24 @@ pub(super) fn residual(calls: &[Call<'_>], launches: &mut Launches) -> bool {
     }
 }
 
-/// The gradient of a norm, a sum with dx and a cast of that in one launch; without the second or the last.
+/// The gradient of a norm, a sum with dx, a cast of that and the sums of its columns in one launch; without the second, the third or the
+/// last.
 pub(super) fn with_sum(calls: &[Call<'_>], launches: &mut Launches) -> bool {
     let [own, rest @ ..] = calls else { return false };
     let Some(gradient) = Gradient::of(own) else { return false };
     let inner = own.output(0);
-    let copy = match rest.last() {
-        Some(call) if *call.op == Op::Cast => call.output(0),
-        _ => Tensor::NONE,
+    let result = |wanted: fn(&Op) -> bool| {
+        rest.iter().find(|call| wanted(call.op)).map_or(Tensor::NONE, |call| call.output(0))
     };
+    let copy = result(|op| *op == Op::Cast);
+    let bias = result(|op| matches!(op, Op::BiasBackward { .. }));
     match rest.first().filter(|call| *call.op == Op::Add) {
         Some(add) => {
             // The rule has looked that one operand alone is dx.
             let is_dx = |index: usize| std::ptr::eq(add.inputs[index].value, own.outputs[0].value);
             let other = add.input(usize::from(is_dx(0)));
-            gradient.fused(add.output(0), [other, copy], inner.format, launches)
+            gradient.fused(add.output(0), [other, copy, bias], inner.format, launches)
         }
-        None => gradient.fused(inner, [Tensor::NONE, copy], inner.format, launches),
+        None => gradient.fused(inner, [Tensor::NONE, copy, bias], inner.format, launches),
     }
 }

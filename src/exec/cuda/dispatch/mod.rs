@@ -1,5 +1,6 @@
 //! From a node to its launches: one arm an op, grouped by family as on the CPU. Nothing runs here.
 
+mod activation;
 mod attention;
 mod batch_norm;
 mod columns;

@@ -20,6 +20,8 @@ const UNSCALED: usize = 8192;
 const THREADS: usize = 256;
 /// Elements that a block of threads updates, commits or casts.
 const UPDATED: usize = 4096;
+/// Blocks of a fingerprint that a block of threads takes; see `fingerprint` in `update.cu`.
+const FINGERPRINTED: usize = 32;
 
 /// The launches of a node of this family; false where there is no kernel.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
@@ -207,8 +209,9 @@ pub fn fingerprint(tensors: &[(u64, usize)], keys: u64, out: u64, launches: &mut
     let rows = tensors.iter().map(|(address, elements)| (*elements, [*address, 0, 0, 0, 0]));
     let (bytes, blocks) = wide_table(rows, fingerprint::BLOCK);
     let entries = launches.constant(&bytes);
-    let arguments = Arguments::new().address(entries).int(tensors.len() as i32).address(keys).address(out);
-    launches.kernel("fingerprint", [blocks, 1, 1], THREADS as u32, arguments);
+    let arguments = Arguments::new().address(entries).int(tensors.len() as i32).size(blocks);
+    let grid = [blocks.div_ceil(FINGERPRINTED), 1, 1];
+    launches.kernel("fingerprint", grid, THREADS as u32, arguments.address(keys).address(out));
 }
 
 fn format_of(tensor: Tensor) -> u64 {

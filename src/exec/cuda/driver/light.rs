@@ -17,11 +17,11 @@ use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
 const SHARING: [(u32, u32); 5] = [(20, 1), (29, 1), (201, 2), (197, 2), (184, 2)];
 /// From how many waves of blocks on that pays, and how many of the library's offers are looked at.
 const WAVES: f32 = 2.9;
-const OFFERS: usize = 8;
+const OFFERS: usize = 16;
 
 /// How cublasLt makes a product.
 #[derive(Clone, Copy)]
-pub(super) struct Algorithm(sys::cublasLtMatmulAlgo_t);
+pub(super) struct Algorithm(pub(super) sys::cublasLtMatmulAlgo_t);
 
 /// A matrix in memory, column-major.
 pub(super) struct Layout {
@@ -37,6 +37,9 @@ pub(super) struct Layout {
 
 /// What cublasLt needs to know of a product; destroyed with it.
 pub(super) struct Described {
+    compute: sys::cublasComputeType_t,
+    /// Formats of the operands and of the result.
+    kinds: [sys::cudaDataType; 3],
     product: sys::cublasLtMatmulDesc_t,
     first: sys::cublasLtMatrixLayout_t,
     second: sys::cublasLtMatrixLayout_t,
@@ -67,9 +70,12 @@ impl Described {
         layouts: [Layout; 3],
         turned: [cublasOperation_t; 2],
     ) -> Result<Self, CublasError> {
+        let kinds = [&layouts[0], &layouts[1], &layouts[2]].map(|layout| layout.kind);
         let [first, second, result] = layouts;
         let layout = |of: Layout| light::create_matrix_layout(of.kind, of.rows, of.columns, of.stride);
         let described = Self {
+            compute,
+            kinds,
             product: light::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F)?,
             first: layout(first)?,
             second: layout(second)?,
@@ -116,12 +122,20 @@ impl Described {
     }
 }
 
+/// An algorithm that the library knows for a product.
+#[derive(Clone, Copy)]
+pub(super) struct Offer {
+    pub(super) algorithm: Algorithm,
+    /// How often its blocks fill the device.
+    waves: f32,
+}
+
 impl Products {
     /// What the library offers for a product, its own choice first.
-    fn offers(
-        &self,
-        described: &Described,
-    ) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, CublasError> {
+    ///
+    /// # Errors
+    /// The library's own.
+    fn offers(&self, described: &Described) -> Result<Vec<Offer>, CublasError> {
         // SAFETY: zeros are a value of this struct of numbers.
         let mut offers = vec![unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() }; OFFERS];
         let mut count: c_int = 0;
@@ -143,7 +157,77 @@ impl Products {
         status.result()?;
         offers.truncate(usize::try_from(count).unwrap_or(0));
         offers.retain(|offer| offer.state.result().is_ok());
+        Ok(offers
+            .iter()
+            .map(|offer| Offer { algorithm: Algorithm(offer.algo), waves: offer.wavesCount })
+            .collect())
+    }
+
+    /// The algorithms for a product, the library's own choice first: what it offers, and after that what it offers for the same product
+    /// without its bias and takes with it, too. It is far from offering all that it has: with a bias it leaves out some that are a
+    /// sixth quicker than what it offers.
+    ///
+    /// # Errors
+    /// The library's own.
+    pub(super) fn candidates(
+        &self,
+        described: &Described,
+        plain: Option<&Described>,
+    ) -> Result<Vec<Offer>, CublasError> {
+        let mut offers = self.offers(described)?;
+        let more = plain.map_or_else(|| Ok(Vec::new()), |plain| self.offers(plain))?;
+        for offer in more {
+            let is_new = offers.iter().all(|known| known.algorithm.0 != offer.algorithm.0);
+            if is_new && let Some(waves) = self.takes(described, &offer.algorithm) {
+                offers.push(Offer { waves, ..offer });
+            }
+        }
         Ok(offers)
+    }
+
+    /// The algorithm of a number, as the library makes it for a product before anything is set.
+    pub(super) fn algorithm(&self, described: &Described, number: c_int) -> Option<Algorithm> {
+        let [first, second, result] = described.kinds;
+        // SAFETY: zeros are a value of this struct of numbers.
+        let mut made = unsafe { std::mem::zeroed::<sys::cublasLtMatmulAlgo_t>() };
+        // SAFETY: the handle lives, and the library writes one algorithm.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoInit(
+                self.light,
+                described.compute,
+                sys::cudaDataType::CUDA_R_32F,
+                first,
+                second,
+                result,
+                result,
+                number,
+                &raw mut made,
+            )
+        };
+        status.result().is_ok().then_some(Algorithm(made))
+    }
+
+    /// Whether the library makes a product by this algorithm, within the workspace and without splitting sums: if so, its waves.
+    pub(super) fn takes(&self, described: &Described, algorithm: &Algorithm) -> Option<f32> {
+        // SAFETY: zeros are a value of this struct of numbers.
+        let mut checked = unsafe { std::mem::zeroed::<sys::cublasLtMatmulHeuristicResult_t>() };
+        // SAFETY: the descriptors live, and the library writes one result.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoCheck(
+                self.light,
+                described.product,
+                described.first,
+                described.second,
+                described.result,
+                described.result,
+                &raw const algorithm.0,
+                &raw mut checked,
+            )
+        };
+        let splits = property(&algorithm.0, Property::CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+        let scheme = property(&algorithm.0, Property::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+        let fits = checked.workspaceSize <= WORKSPACE && splits <= 1 && scheme == 0;
+        (status.result().is_ok() && checked.state.result().is_ok() && fits).then_some(checked.wavesCount)
     }
 
     /// The algorithm that the library puts first.
@@ -151,25 +235,7 @@ impl Products {
     /// # Errors
     /// The library's own, or that it has none.
     pub(super) fn first(&self, described: &Described) -> Result<Algorithm, CublasError> {
-        let first = self.offers(described)?.first().map(|offer| Algorithm(offer.algo));
-        first.ok_or(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED))
-    }
-
-    /// One of those in [`SHARING`], where a product has many tiles and the library offers it.
-    ///
-    /// # Errors
-    /// The library's own.
-    pub(super) fn sharing(&self, described: &Described) -> Result<Option<Algorithm>, CublasError> {
-        let offers = self.offers(described)?;
-        if offers.first().is_none_or(|first| first.wavesCount < WAVES) {
-            return Ok(None);
-        }
-        let of = |offer: &sys::cublasLtMatmulHeuristicResult_t| {
-            let tile = property(&offer.algo, Property::CUBLASLT_ALGO_CONFIG_TILE_ID);
-            (tile, property(&offer.algo, Property::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION))
-        };
-        let wanted = SHARING.iter().find_map(|wanted| offers.iter().find(|offer| of(offer) == *wanted));
-        Ok(wanted.map(|offer| Algorithm(offer.algo)))
+        first(&self.offers(described)?)
     }
 
     /// Begins `y = alpha · first·second + beta · y` on the handle's stream.
@@ -214,19 +280,38 @@ impl Products {
     }
 }
 
+/// The algorithm that the library puts first.
+///
+/// # Errors
+/// That it has none.
+pub(super) fn first(offers: &[Offer]) -> Result<Algorithm, CublasError> {
+    let first = offers.first().map(|offer| offer.algorithm);
+    first.ok_or(CublasError(sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED))
+}
+
+/// One of those in [`SHARING`], where a product has many tiles and it is among the offers.
+pub(super) fn sharing(offers: &[Offer]) -> Option<Algorithm> {
+    offers.first().filter(|first| first.waves >= WAVES)?;
+    let of = |offer: &Offer| {
+        let tile = property(&offer.algorithm.0, Property::CUBLASLT_ALGO_CONFIG_TILE_ID);
+        (tile, property(&offer.algorithm.0, Property::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION))
+    };
+    let wanted = SHARING.iter().find_map(|wanted| offers.iter().find(|offer| of(offer) == *wanted));
+    wanted.map(|offer| offer.algorithm)
+}
+
 /// A number that an algorithm is known by; one that none has where the library does not say.
-fn property(algorithm: &sys::cublasLtMatmulAlgo_t, of: Property) -> u32 {
+pub(super) fn property(algorithm: &sys::cublasLtMatmulAlgo_t, of: Property) -> u32 {
     let (mut value, mut written) = (0_u32, 0_usize);
-    // SAFETY: both properties are 32 bits wide, as the library's documentation says.
+    let bytes = match of {
+        Property::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID | Property::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID => 2,
+        _ => size_of::<u32>(),
+    };
+    // SAFETY: the property is of so many bytes, as the library's documentation says; of a shorter one these are the lower ones, since
+    // hosts of CUDA devices are little endian.
     let status = unsafe {
         let to: *mut u32 = &raw mut value;
-        sys::cublasLtMatmulAlgoConfigGetAttribute(
-            algorithm,
-            of,
-            to.cast(),
-            size_of::<u32>(),
-            &raw mut written,
-        )
+        sys::cublasLtMatmulAlgoConfigGetAttribute(algorithm, of, to.cast(), bytes, &raw mut written)
     };
     if status.result().is_ok() { value } else { u32::MAX }
 }

@@ -3,8 +3,9 @@
 //! On one device with one library, equal arguments give equal bits. Sums are in f32, also across the pieces of a split sum.
 
 use super::fault;
-use super::light::{Algorithm, Described, Layout};
+use super::light::{Algorithm, Described, Layout, Offer, first, sharing};
 use crate::exec::cuda::launch::{Matrix, Product, Tensor};
+use crate::exec::cuda::tuning::Asked;
 use crate::exec::fault::ExecFault;
 use crate::graph::DType;
 use cudarc::cublas::{CudaBlas, result as blas, sys};
@@ -24,8 +25,9 @@ pub(super) struct Products {
     pub(super) light: light_sys::cublasLtHandle_t,
     pub(super) stream: driver_sys::CUstream,
     pub(super) workspace: u64,
-    /// What [`Products::sharing`] said of a product, by its sizes and whether it has a bias: to ask takes longer than a product.
-    chosen: Mutex<BTreeMap<String, Option<Algorithm>>>,
+    /// How products are made: as was chosen, or as the library was found to make them, since to ask it takes longer than a product.
+    /// `None` is by cuBLAS itself.
+    pub(super) chosen: Mutex<BTreeMap<Asked, Option<Algorithm>>>,
 }
 
 impl Drop for Products {
@@ -73,8 +75,7 @@ impl Products {
     /// Sizes beyond 32 bits, formats that it does not know, or the library's own.
     pub fn enqueue(&self, product: &Product) -> Result<(), ExecFault> {
         let call = Call::new(product)?;
-        let half = matches!(product.a.tensor.format, DType::F16 | DType::Bf16);
-        if half && call.batch == 1 && self.enqueue_sharing(&call, product)? {
+        if call.batch == 1 && self.enqueue_light(&call, product)? {
             return Ok(());
         }
         let raw = *self.handle.handle();
@@ -147,7 +148,7 @@ impl Products {
 }
 
 /// A product that cublasLt makes, and adds a bias to where there is one.
-fn described(
+pub(super) fn described(
     call: &Call,
     formats: [DType; 2],
     bias: Option<Tensor>,
@@ -193,31 +194,69 @@ pub(super) fn light_failed(doing: &str, error: light::CublasError) -> ExecFault 
 }
 
 impl Products {
-    /// The algorithm for a product of many tiles, if there is one; asked for once.
+    /// cublasLt's algorithm for a product, if it is one of its: the one that was chosen, or what is taken without a choice, which is
+    /// asked for once. It is looked up before the product is described, since to describe one takes the host a while.
+    ///
+    /// # Errors
+    /// The library's own.
     fn chosen(
         &self,
+        product: &Product,
         call: &Call,
-        described: &Described,
-        bias: bool,
+        bias: Option<Tensor>,
     ) -> Result<Option<Algorithm>, light::CublasError> {
+        let asked = Asked::of_product(product, bias.is_some());
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = format!("{call:?} {bias}");
-        if let Some(known) = chosen.get(&key) {
+        if let Some(known) = chosen.get(&asked) {
             return Ok(*known);
         }
-        let mut found = self.sharing(described)?;
-        if bias && found.is_none() {
-            found = Some(self.first(described)?);
-        }
-        chosen.insert(key, found);
+        let found = self.usual(call, formats(product), bias)?;
+        chosen.insert(asked, found);
         Ok(found)
     }
 
-    /// Begins a product by one of cublasLt's algorithms whose blocks share multiprocessors; false where it has none for it.
-    fn enqueue_sharing(&self, call: &Call, product: &Product) -> Result<bool, ExecFault> {
+    /// What is taken without a choice; `None` is cuBLAS itself.
+    ///
+    /// # Errors
+    /// The library's own.
+    pub(super) fn usual(
+        &self,
+        call: &Call,
+        formats: [DType; 2],
+        bias: Option<Tensor>,
+    ) -> Result<Option<Algorithm>, light::CublasError> {
+        let is_half = matches!(formats[0], DType::F16 | DType::Bf16);
+        if !is_half && bias.is_none() {
+            return Ok(None);
+        }
+        let (_, candidates) = self.offered(call, formats, bias)?;
+        match (sharing(&candidates), bias) {
+            (None, Some(_)) => Ok(Some(first(&candidates)?)),
+            (shared, _) => Ok(shared),
+        }
+    }
+
+    /// A product and cublasLt's algorithms for it, its own choice first.
+    ///
+    /// # Errors
+    /// The library's own.
+    pub(super) fn offered(
+        &self,
+        call: &Call,
+        formats: [DType; 2],
+        bias: Option<Tensor>,
+    ) -> Result<(Described, Vec<Offer>), light::CublasError> {
+        let asked = described(call, formats, bias)?;
+        let plain = bias.map(|_| described(call, formats, None)).transpose()?;
+        let candidates = self.candidates(&asked, plain.as_ref())?;
+        Ok((asked, candidates))
+    }
+
+    /// Begins a product by one of cublasLt's algorithms; false where cuBLAS makes it.
+    fn enqueue_light(&self, call: &Call, product: &Product) -> Result<bool, ExecFault> {
         let run = || {
+            let Some(algorithm) = self.chosen(product, call, None)? else { return Ok(false) };
             let described = described(call, formats(product), None)?;
-            let Some(algorithm) = self.chosen(call, &described, false)? else { return Ok(false) };
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
             unsafe {
                 self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
@@ -234,9 +273,9 @@ impl Products {
     pub fn enqueue_with_bias(&self, product: &Product, bias: Tensor) -> Result<(), ExecFault> {
         let call = Call::new(product)?;
         let run = || {
-            let described = described(&call, formats(product), Some(bias))?;
             let none = light::CublasError(light_sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED);
-            let algorithm = self.chosen(&call, &described, true)?.ok_or(none)?;
+            let algorithm = self.chosen(product, &call, Some(bias))?.ok_or(none)?;
+            let described = described(&call, formats(product), Some(bias))?;
             // SAFETY: the addresses are of allocations of this device that hold the matrices.
             unsafe {
                 self.multiply(&described, &algorithm, addresses(product), [product.alpha, product.beta])
@@ -247,7 +286,7 @@ impl Products {
 }
 
 /// Formats of the operands and of the result.
-fn formats(product: &Product) -> [DType; 2] {
+pub(super) fn formats(product: &Product) -> [DType; 2] {
     [product.a, product.y].map(|matrix| matrix.tensor.format)
 }
 
@@ -265,7 +304,7 @@ fn light_product_failed(product: &Product, more: &str, error: light::CublasError
 /// A product as cuBLAS wants it. Its matrices are column-major, and a row-major matrix is the transposed one in its eyes; so it is asked
 /// for yᵀ = bᵀ·aᵀ, with b as the first operand, the columns of y as m and its rows as n.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Call {
+pub(super) struct Call {
     first: sys::cublasOperation_t,
     second: sys::cublasOperation_t,
     m: c_int,
@@ -282,7 +321,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(product: &Product) -> Result<Self, ExecFault> {
+    pub(super) fn new(product: &Product) -> Result<Self, ExecFault> {
         let Product { a, b, y, rows, columns, depth, batch, .. } = product;
         let small = |size: usize| {
             c_int::try_from(size).map_err(|_| {

@@ -1,4 +1,5 @@
-//! Chains of rows: norms with the addition before them or after their gradient, and slices of one value.
+//! Chains of rows: norms with the addition before them or after their gradient, gradients with the sums of their columns, and slices of
+//! one value.
 
 use super::super::dispatch::layer_norm;
 use super::{Kind, View};
@@ -18,9 +19,19 @@ impl View<'_> {
     }
 
     /// When a buffer's memory is read, after a time.
-    fn readers_after(&self, time: usize, buffer: BufferId) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn readers_after(&self, time: usize, buffer: BufferId) -> impl Iterator<Item = usize> + '_ {
         let owner = self.planned.program.owner(buffer);
         (time + 1..self.reads.len()).filter(move |other| self.reads[*other].contains(&owner))
+    }
+
+    /// When a result's columns are summed, for the gradient of a bias; where others read it too, so that it has memory.
+    pub(super) fn bias_gradient(&self, time: usize, result: BufferId) -> Option<usize> {
+        let sums = |other: &usize| {
+            let takes = matches!(self.op(*other), Some(Op::BiasBackward { .. }));
+            takes && self.at(*other).inputs == [result] && self.can_meet(&[time, *other], time)
+        };
+        let bias = self.readers_after(time, result).find(sums)?;
+        self.readers_after(time, result).any(|other| other != bias).then_some(bias)
     }
 
     /// The chain with the cast that copies this result of its last member into another format, where there is one that can join.
@@ -56,7 +67,7 @@ pub(super) fn residual_norm(view: &View<'_>, time: usize) -> Option<(Kind, Vec<u
     Some((Kind::ResidualNorm, view.with_copy(times, view.at(norm).outputs[0])))
 }
 
-/// The gradient of a norm, its sum with the gradient that comes from elsewhere, and the cast of that.
+/// The gradient of a norm, its sum with the gradient that comes from elsewhere, the cast of that, and the sums of its columns.
 pub(super) fn norm_gradient(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
     let Some(Op::LayerNormBackward | Op::RmsNormBackward) = view.op(time) else { return None };
     let own = view.at(time);
@@ -72,7 +83,32 @@ pub(super) fn norm_gradient(view: &View<'_>, time: usize) -> Option<(Kind, Vec<u
         Some(add) => (vec![time, add], view.at(add).outputs[0]),
         None => (vec![time], dx),
     };
-    Some((Kind::NormGradient, view.with_copy(times, result)))
+    let mut times = view.with_copy(times, result);
+    let last = times[times.len() - 1];
+    if view.op(last) == Some(&Op::Cast)
+        && let Some(bias) = view.bias_gradient(last, view.at(last).outputs[0])
+    {
+        let whole = [times.as_slice(), &[bias]].concat();
+        if view.can_meet(&whole, bias) || view.can_meet(&whole, times[0]) {
+            times = whole;
+        }
+    }
+    Some((Kind::NormGradient, times))
+}
+
+/// The gradient of an activation, the activation itself where it is made once more, and the sums of the gradient's columns, which are the
+/// gradient of the bias before it.
+pub(super) fn activation_gradient(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
+    let Some(Op::UnaryBackward(kind)) = view.op(time) else { return None };
+    let bias = view.bias_gradient(time, view.at(time).outputs[0])?;
+    let x = view.at(time).inputs[1];
+    let again = time + 1;
+    let is_made_again = again < bias
+        && view.op(again) == Some(&Op::Unary(*kind))
+        && view.at(again).inputs == [x]
+        && view.format(view.at(again).outputs[0]) == view.format(x);
+    let times = if is_made_again { vec![time, again, bias] } else { vec![time, bias] };
+    Some((Kind::ActivationGradient, times))
 }
 
 /// Slices of one value along one axis.

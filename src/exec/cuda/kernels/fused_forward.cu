@@ -10,7 +10,15 @@ template <int D>
 struct Shape {
     static constexpr int WARPS = 8, THREADS = WARPS * 32, QUERIES = WARPS * 16;
     static constexpr int BLOCKS[2] = {D <= 64 ? 2 : 1, D <= 64 ? 2 : 1};
-    static constexpr int KEYS = D <= 64 ? 64 : 32, STAGES = 3;
+    static constexpr int KEYS = D <= 64 ? 64 : 32;
+};
+
+// Where queries stay. The general kernel of heads of 64 runs out of registers, and ptxas 13.0 then gives those of the queries to the
+// bias within the loop: in shared memory they are out of its reach. One stage of the walk makes room for them.
+template <int D, bool GENERAL>
+struct Queries {
+    static constexpr bool SHARED = GENERAL && D <= 64;
+    static constexpr int STAGES = SHARED ? 2 : 3;
 };
 
 // What weights of a thread's two rows are relative to: a score near the greatest so far, and that in powers of 2. A score above the
@@ -61,9 +69,10 @@ __device__ inline void soften(float (&x)[KEYS / 8][4], float (&answer)[D / 8][4]
 template <int FORMAT, int D, bool GENERAL>
 __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor value, Tensor y, Tensor log_sum_exp) {
     using S = Shape<D>;
-    constexpr int KEYS = S::KEYS, QUERIES = S::QUERIES;
-    typedef fused::Walk<D, KEYS, S::STAGES, S::THREADS> Walk;
-    ALIGNED_SHARED u16 shared[Walk::SIZE];
+    constexpr int KEYS = S::KEYS, QUERIES = S::QUERIES, STAGES = Queries<D, GENERAL>::STAGES;
+    constexpr bool SHARED = Queries<D, GENERAL>::SHARED;
+    typedef fused::Walk<D, KEYS, STAGES, S::THREADS> Walk;
+    ALIGNED_SHARED u16 shared[Walk::SIZE + (SHARED ? QUERIES * D : 0)];
     problem.place(problem.pair);
     // The longest causal walks begin first.
     i64 t0 = (i64)(gridDim.x - 1 - blockIdx.x) * QUERIES;
@@ -75,14 +84,14 @@ __device__ inline void forward(Problem problem, Tensor query, Tensor key, Tensor
         return tile;
     };
 
-    // Queries go to registers through the memory that the walk takes last.
-    constexpr bool FITS = QUERIES <= 2 * KEYS;
-    Tile<D, QUERIES> query_tile{shared + Walk::SIZE - QUERIES * D};
-    Left<D, QUERIES, false> queries;
+    // Queries that go to registers go through the memory that the walk takes last.
+    constexpr bool FITS = SHARED || QUERIES <= 2 * KEYS;
+    Tile<D, QUERIES> query_tile{shared + Walk::SIZE - (SHARED ? 0 : QUERIES * D)};
+    Left<D, QUERIES, SHARED> queries;
     query_tile.template fetch<S::THREADS>(problem.head<D>(query, problem.queries), query.pitch, t0, problem.queries);
     end_group();
     if (FITS) walk.start(0, tiles, next);
-    wait_groups<FITS ? S::STAGES - 1 : 0>();
+    wait_groups<FITS ? STAGES - 1 : 0>();
     __syncthreads();
     queries.take(query_tile, row);
     if (!FITS) {

@@ -169,6 +169,41 @@ __device__ inline void leave(const float (&own)[STEPS][FOUR], int columns, float
 struct Gradient {
     Tensor dy, x, gamma, means, rstds, other, dx, copy;
     int columns, inner;
+    // Whether the columns of the copy are summed too: the gradient of a bias.
+    bool sums_copy;
+};
+
+// What a warp has summed of columns, in shared memory where registers are short. A thread has places of its own.
+template <int STEPS>
+struct SharedSums {
+    typedef Quad Room[WARPS][STEPS * 32];
+    Room& room;
+
+    // One memory for all formats.
+    static __device__ Room& reserved() {
+        __shared__ Room room;
+        return room;
+    }
+    __device__ Quad& at(int k) const { return room[threadIdx.x / 32][k * 32 + threadIdx.x % 32]; }
+    __device__ void clear() const {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) at(k) = {0u, 0u, 0u, 0u};
+    }
+    __device__ void add(const float (&values)[STEPS][FOUR]) const {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            const Quad old = at(k);
+            at(k) = {bits_of(float_of(old.x) + values[k][0]), bits_of(float_of(old.y) + values[k][1]),
+                     bits_of(float_of(old.z) + values[k][2]), bits_of(float_of(old.w) + values[k][3])};
+        }
+    }
+    __device__ void take(float (&values)[STEPS][FOUR]) const {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            const Quad quad = at(k);
+            values[k][0] = float_of(quad.x), values[k][1] = float_of(quad.y), values[k][2] = float_of(quad.z), values[k][3] = float_of(quad.w);
+        }
+    }
 };
 
 // The `part` rows of this block, and what is left of their sums of dy·x̂ and of dy.
@@ -177,6 +212,8 @@ __device__ inline void gradient_of_rows(const Gradient& of, i64 rows, i64 part, 
     const i64 begin = blockIdx.x * part, end = begin + part < rows ? begin + part : rows;
     const bool centred = of.means.data != nullptr;
     float gammas[STEPS][FOUR] = {}, betas[STEPS][FOUR] = {};
+    const SharedSums<STEPS> copies{SharedSums<STEPS>::reserved()};
+    if (of.sums_copy) copies.clear();
     const float n = (float)of.columns;
 #pragma unroll 1
     for (i64 first = begin; first < end; first += WARPS) {
@@ -220,10 +257,18 @@ __device__ inline void gradient_of_rows(const Gradient& of, i64 rows, i64 part, 
         if (of.copy.data) {
             round_all<HALF, STEPS>(of.dx.format, g);
             write<HALF, STEPS>(of.copy, start, width, g);
+            if (of.sums_copy) {
+                round_all<HALF, STEPS>(of.copy.format, g);
+                copies.add(g);
+            }
         }
     }
     leave<STEPS>(gammas, of.columns, partials + (i64)blockIdx.x * of.columns);
     if (centred) leave<STEPS>(betas, of.columns, partials + ((i64)gridDim.x + blockIdx.x) * of.columns);
+    if (of.sums_copy) {
+        copies.take(betas);
+        leave<STEPS>(betas, of.columns, partials + (2 * (i64)gridDim.x + blockIdx.x) * of.columns);
+    }
 }
 
 template <int HALF, int STEPS>
@@ -245,8 +290,9 @@ __device__ inline void layer_norm_gradient(const Gradient& of, i64 rows, i64 par
                                                             epsilon, centred != 0);                                                \
     }                                                                                                                              \
     BOUNDED_KERNEL(128, GRADIENT_BLOCKS, layer_norm_gradient_wide_##most##_##half, Tensor dy, Tensor x, Tensor gamma, Tensor mean,  \
-                   Tensor rstd, Tensor other, Tensor dx, Tensor copy, i64 rows, int columns, int inner, i64 part, float* partials) { \
-        const layer_norm_wide_parts::Gradient of = {dy, x, gamma, mean, rstd, other, dx, copy, columns, inner};                    \
+                   Tensor rstd, Tensor other, Tensor dx, Tensor copy, i64 rows, int columns, int inner, i64 part, float* partials, \
+                   int sums_copy) {                                                                                                \
+        const layer_norm_wide_parts::Gradient of = {dy, x, gamma, mean, rstd, other, dx, copy, columns, inner, sums_copy != 0};     \
         layer_norm_wide_parts::layer_norm_gradient<HALF, most / 128>(of, rows, part, partials);                                    \
     }
 
@@ -257,9 +303,9 @@ LAYER_NORM_WIDE(768, bf16, BF16, 6, 3)
 LAYER_NORM_WIDE(1024, f16, F16, 4, 2)
 LAYER_NORM_WIDE(1024, bf16, BF16, 4, 2)
 
-// first[column] = the sum of the parts of the first set, second likewise of the set behind it. Blocks along x are 32 columns, along y
-// sets; of eight lines of threads each takes every eighth part, and they are added in order.
-BOUNDED_KERNEL(256, 4, part_totals, const float* partials, i64 parts, i64 columns, Tensor first, Tensor second) {
+// first[column] = the sum of the parts of the first set, second and third likewise of the sets behind it. Blocks along x are 32 columns,
+// along y sets; of eight lines of threads each takes every eighth part, and they are added in order.
+BOUNDED_KERNEL(256, 4, part_totals, const float* partials, i64 parts, i64 columns, Tensor first, Tensor second, Tensor third) {
     constexpr int LINES = 8, SIDE = 32, GROUP = 8;
     __shared__ float room[LINES][SIDE];
     const int lane = (int)threadIdx.x % SIDE, line = (int)threadIdx.x / SIDE;
@@ -281,6 +327,6 @@ BOUNDED_KERNEL(256, 4, part_totals, const float* partials, i64 parts, i64 column
     float total = room[0][lane];
 #pragma unroll
     for (int other = 1; other < LINES; other++) total += room[other][lane];
-    const Tensor to = blockIdx.y == 0 ? first : second;
+    const Tensor to = blockIdx.y == 0 ? first : blockIdx.y == 1 ? second : third;
     if (to.data) store(to, column, total);
 }

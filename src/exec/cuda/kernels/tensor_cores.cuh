@@ -278,11 +278,8 @@ struct Left<D, ROWS, true> {
         row = first;
     }
     __device__ inline void part(u32 (&result)[4], int k) const { tile.left(result, row, k * 16); }
-    // Of the group of warps.
-    __device__ inline Described described(int k) const {
-        static_assert(ROWS == 64, "one group of warps has all of the rows");
-        return tile.described(0, k * 16);
-    }
+    // Of the group of warps, which has 64 rows.
+    __device__ inline Described described(int k) const { return tile.described(row / 64 * 64, k * 16); }
 };
 
 // Begins result[16 × N] = a · rowsᵀ for each warp, of the first N rows.

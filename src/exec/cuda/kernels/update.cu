@@ -336,40 +336,69 @@ KERNEL(scaler_update, Tensor scale_at, int* tracker, Tensor found, double growth
     if (skips != nullptr) *skips = row;
 }
 
+// A thread's eight words of a block of 1024 that begins at `start`, four from `low` on and four from 512 behind; zeros behind the end.
+static __device__ inline void fingerprint_words(const float* values, i64 start, i64 elements, int low, u32 (&words)[2][4]) {
+    const bool whole = start + 1024 <= elements;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const i64 first = start + half * 512 + low;
+        if (whole) {
+            const Quad quad = *(const Quad*)(values + first);
+            words[half][0] = quad.x, words[half][1] = quad.y, words[half][2] = quad.z, words[half][3] = quad.w;
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (!whole) words[half][k] = first + k < elements ? bits_of(values[first + k]) : 0u;
+            if ((words[half][k] & 0x7fffffffu) > 0x7f800000u) words[half][k] = 0x7fc00000u;
+        }
+    }
+}
+
+// The sum over a warp, of integers that wrap.
+static __device__ inline u64 warp_total(u64 own) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+        const u32 low = __shfl_xor_sync(0xffffffffu, (u32)own, distance, 32), high = __shfl_xor_sync(0xffffffffu, (u32)(own >> 32), distance, 32);
+        own += (u64)high << 32 | low;
+    }
+    return own;
+}
+
 // Two words of 64 bits for each block of 1024 values of each tensor of the table, the last block padded with zero words: of both sets
-// of 1024 keys. A row's words are the tensor's address alone; its blocks are of 1024.
-KERNEL(fingerprint, const Row* rows, int count, const u32* keys, u64* out) {
-    __shared__ u64 sums[2][256];
-    Row row = rows[last_from(rows, count, blockIdx.x)];
-    const float* values = (const float*)row.words[0];
-    i64 start = (blockIdx.x - row.first_block) * 1024;
-    int thread = (int)threadIdx.x;
-    u64 own[2] = {0, 0};
-#pragma unroll
-    for (int pass = 0; pass < 2; pass++) {
-        int low = thread + pass * 256, high = low + 512;
-        u32 words[2];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            i64 at = start + (half == 0 ? low : high);
-            float value = at < row.elements ? values[at] : 0.0f;
-            words[half] = value != value ? 0x7fc00000u : bits_of(value);
-        }
-#pragma unroll
-        for (int key = 0; key < 2; key++) {
-            u32 a = words[0] + keys[key * 1024 + low], b = words[1] + keys[key * 1024 + high];
-            own[key] += (u64)a * (u64)b;
-        }
-    }
-    sums[0][thread] = own[0];
-    sums[1][thread] = own[1];
+// of 1024 keys. A row's words are the tensor's address alone; its blocks are of 1024. A warp takes four of the `blocks`, one by one,
+// with keys that its thread block has read once.
+BOUNDED_KERNEL(256, 4, fingerprint, const Row* rows, int count, i64 blocks, const Quad* keys, u64* out) {
+    constexpr int WARPS = 8, EACH = 4;
+    __shared__ Quad shared[2][256];
+    for (int at = (int)threadIdx.x; at < 512; at += 256) shared[at / 256][at % 256] = keys[at];
     __syncthreads();
-    for (int distance = 128; distance > 0; distance /= 2) {
-        if (thread < distance) {
-            sums[0][thread] += sums[0][thread + distance];
-            sums[1][thread] += sums[1][thread + distance];
-        }
-        __syncthreads();
+    const int lane = (int)threadIdx.x % 32;
+    const i64 first = ((i64)blockIdx.x * WARPS + threadIdx.x / 32) * EACH;
+    int number = last_from(rows, count, first);
+#pragma unroll 1
+    for (i64 block = first; block < first + EACH; block++) {
+        const bool is_there = block < blocks;
+        while (is_there && number + 1 < count && rows[number + 1].first_block <= block) number++;
+        const Row& row = rows[number];
+        const float* values = (const float*)row.words[0];
+        // Of a block that is not there, all lies behind the end.
+        const i64 start = (block - row.first_block) * 1024, elements = is_there ? row.elements : 0;
+        u32 words[4][2][4];
+#pragma unroll
+        for (int step = 0; step < 4; step++) fingerprint_words(values, start, elements, (step * 32 + lane) * 4, words[step]);
+        u64 own[2] = {0, 0};
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+#pragma unroll
+            for (int key = 0; key < 2; key++) {
+                const Quad low = shared[key][step * 32 + lane], high = shared[key][128 + step * 32 + lane];
+                const u32(&w)[2][4] = words[step];
+                own[key] += (u64)(w[0][0] + low.x) * (w[1][0] + high.x);
+                own[key] += (u64)(w[0][1] + low.y) * (w[1][1] + high.y);
+                own[key] += (u64)(w[0][2] + low.z) * (w[1][2] + high.z);
+                own[key] += (u64)(w[0][3] + low.w) * (w[1][3] + high.w);
+            }
+        own[0] = warp_total(own[0]);
+        own[1] = warp_total(own[1]);
+        if (is_there && lane < 2) out[2 * block + lane] = lane == 0 ? own[0] : own[1];
     }
-    if (thread < 2) out[2 * (i64)blockIdx.x + thread] = sums[thread][0];
 }

@@ -117,6 +117,35 @@ fn chains_are_found() {
     assert!(seen > 0, "the sample is among the others");
 }
 
+/// In mixed precision an activation before a linear layer is not kept: the kernel of its gradient makes it again, in the operand's place,
+/// and the gradient of the weight is made after that.
+#[test]
+fn activations_before_linear_layers_are_made_again() {
+    let mut seen = 0;
+    for (name, _, step) in sample_steps().into_iter().filter(|(name, ..)| name.starts_with("blocks")) {
+        let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+        let planned = Planned::new(&nodes, &step.values, step.micro.len(), &[step.loss, step.norm]);
+        let groups = members(&nodes, &planned, Kind::ActivationGradient);
+        // Three pairs of linear layers have GELU between them.
+        assert_eq!(groups.len(), 3, "{name}: {groups:?}");
+        let again = groups.iter().filter(|group| matches!(group.as_slice(), [_, Op::Unary(_), _])).count();
+        assert_eq!(again, if name.contains("amp") { 3 } else { 0 }, "{name}: {groups:?}");
+        for (time, group) in planned.groups.iter().enumerate() {
+            let Some(group) = group.as_ref().filter(|group| group.members.len() == 3) else { continue };
+            if group.kind != Kind::ActivationGradient {
+                continue;
+            }
+            seen += 1;
+            let (x, again) = (group.members[1].inputs[0], group.members[1].outputs[0]);
+            assert_eq!(planned.offsets[x], planned.offsets[again], "{name}");
+            let instructions = planned.program.instructions.iter().enumerate();
+            let readers = instructions.filter(|(_, other)| other.inputs.contains(&again));
+            assert!(readers.clone().count() == 1 && readers.clone().all(|(other, _)| other > time), "{name}");
+        }
+    }
+    assert!(seen > 0, "some sample is in mixed precision");
+}
+
 /// The parts of one product that attention takes are no copies, and neither are their gradients; parts that others take are, in one launch.
 #[test]
 fn parts_of_rows_are_copied_for_those_alone_that_want_them_close() {

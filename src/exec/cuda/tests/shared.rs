@@ -4,7 +4,9 @@ use super::super::convolution::Shape;
 use super::super::device::Device;
 use super::super::driver::Driver;
 use super::super::launch::Launch;
+use super::super::tuning::Asked;
 use crate::exec::fault::ExecFault;
+use crate::lock::{Algorithm, TunedOn};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// The device, for one test at a time.
@@ -86,6 +88,22 @@ impl Device for Shared {
 
     fn prepares(&mut self, shape: &Shape) -> Result<bool, ExecFault> {
         self.0.prepares(shape)
+    }
+
+    fn library(&self) -> Option<TunedOn> {
+        self.0.library()
+    }
+
+    fn algorithms(&mut self, asked: &Asked) -> Result<Vec<Algorithm>, ExecFault> {
+        self.0.algorithms(asked)
+    }
+
+    fn choose(&mut self, asked: &Asked, algorithm: Option<&Algorithm>) -> Result<bool, ExecFault> {
+        self.0.choose(asked, algorithm)
+    }
+
+    fn seconds(&mut self, launches: &[Launch]) -> Result<f64, ExecFault> {
+        self.0.seconds(launches)
     }
 
     fn platform(&self) -> String {

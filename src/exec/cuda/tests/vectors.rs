@@ -12,7 +12,9 @@ use crate::digest::{ContentHash, Digest, Hasher};
 use crate::exec::cpu::fingerprint::{Keys, fingerprint};
 use crate::exec::cuda::launch::Arguments;
 use crate::exec::reference;
-use crate::graph::{Attention, Interpolation, ScaleGuard, Unary, named_stream};
+use crate::graph::{
+    Attention, Disentangled, Interpolation, PositionBuckets, ScaleGuard, Unary, named_stream,
+};
 use crate::plan::Optimizer;
 use crate::record::{Chain, Evaluation, Event, Step};
 use std::collections::BTreeMap;
@@ -95,6 +97,10 @@ impl Vector {
         self.attributes[name].parse().expect("a number")
     }
 
+    fn is(&self, name: &str) -> bool {
+        self.attributes.get(name).is_some_and(|told| told == "1")
+    }
+
     fn unary(&self) -> Unary {
         match self.attributes["kind"].as_str() {
             "relu" => Unary::Relu,
@@ -151,7 +157,14 @@ impl Vector {
             }
             "mean-squared-error" => Op::MeanSquaredError,
             "attention" => Op::Attention(self.attention()),
-            "attention-backward" => Op::AttentionBackward { rule: self.attention(), bias_gradient: false },
+            "attention-backward" => {
+                let rule = self.attention();
+                Op::AttentionBackward { rule, bias_gradient: rule.bias }
+            }
+            "relative-position-bias" => Op::RelativePositionBias(self.buckets()),
+            "relative-position-bias-backward" => Op::RelativePositionBiasBackward(self.buckets()),
+            "disentangled-bias" => Op::DisentangledBias(self.disentangled()),
+            "disentangled-bias-backward" => Op::DisentangledBiasBackward(self.disentangled()),
             "group-norm" => {
                 Op::GroupNorm { groups: self.number("groups"), eps: self.float("eps"), affine: true }
             }
@@ -164,7 +177,7 @@ impl Vector {
 
     fn pool(&self) -> Op {
         let [kernel, stride, padding] = ["kernel", "stride", "padding"].map(|name| [self.number(name); 2]);
-        let count_include_padding = self.attributes.get("include").is_some_and(|include| include == "1");
+        let count_include_padding = self.is("include");
         match self.name.as_str() {
             "max-pool2d" => Op::MaxPool2d { kernel, stride, padding },
             "max-pool2d-backward" => Op::MaxPool2dBackward { kernel, stride, padding },
@@ -205,7 +218,24 @@ impl Vector {
     fn attention(&self) -> Attention {
         let (heads, causal) = (self.number("heads"), self.number("causal") == 1);
         let scale = self.float("scale");
-        Attention { heads, causal, scale, p: 0.0, stream: 0, bias: false, mask: false }
+        let [bias, mask] = ["bias", "mask"].map(|name| self.is(name));
+        Attention { heads, causal, scale, p: 0.0, stream: 0, bias, mask }
+    }
+
+    fn buckets(&self) -> PositionBuckets {
+        let (buckets, max_distance) = (self.number("buckets"), self.number("max-distance"));
+        PositionBuckets { buckets, max_distance, bidirectional: self.is("both") }
+    }
+
+    fn disentangled(&self) -> Disentangled {
+        Disentangled {
+            heads: self.number("heads"),
+            buckets: self.number("buckets"),
+            max_position: self.number("max-position"),
+            scale: self.float("scale"),
+            content_to_position: self.is("to-position"),
+            position_to_content: self.is("to-content"),
+        }
     }
 
     fn rule(&self) -> Optimizer {
@@ -289,13 +319,14 @@ fn vectors(text: &str) -> Vec<Vector> {
 }
 
 /// Files of ops; how many are reached by the reference that `amp bisect` goes through.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("pointwise", include_str!("../../../../tests/vectors/pointwise.txt")),
     ("sums", include_str!("../../../../tests/vectors/sums.txt")),
     ("products", include_str!("../../../../tests/vectors/products.txt")),
     ("norms", include_str!("../../../../tests/vectors/norms.txt")),
     ("losses", include_str!("../../../../tests/vectors/losses.txt")),
     ("attention", include_str!("../../../../tests/vectors/attention.txt")),
+    ("positions", include_str!("../../../../tests/vectors/positions.txt")),
     ("images", include_str!("../../../../tests/vectors/images.txt")),
     ("sequences", include_str!("../../../../tests/vectors/sequences.txt")),
     ("scaler", include_str!("../../../../tests/vectors/scaler.txt")),
@@ -329,7 +360,7 @@ fn every_implementation_gives_the_vectors_of_the_ops() {
             run += 1;
         }
     }
-    assert!(run > 390 && referred > 250, "{run} vectors, {referred} by the reference");
+    assert!(run > 450 && referred > 270, "{run} vectors, {referred} by the reference");
 }
 
 #[test]

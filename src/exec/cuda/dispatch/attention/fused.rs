@@ -50,13 +50,6 @@ fn is_general(rule: &Rule<'_>) -> bool {
     rule.attention.bias || rule.attention.p > 0.0
 }
 
-/// Whether the kernels of a rule may be trusted. On an H200 the general forward kernels of heads of 64 are wrong where there are more
-/// than 64 keys, as `kernels/check/attention.cu` finds there; emulated they are right, and those of 32 and 128
-/// are right on both. Until it is known why, such nodes have the portable kernels.
-fn is_trusted(rule: &Rule<'_>) -> bool {
-    !(rule.size == 64 && is_general(rule) && rule.keys > WORD)
-}
-
 /// Whether the fused kernels take this node: all of `operands` and the results that are like the query in its 16-bit format.
 pub fn takes(call: &Call<'_>, rule: &Rule<'_>, operands: &[Operand<'_>]) -> bool {
     let dtype = rule.query.value.dtype;
@@ -64,7 +57,6 @@ pub fn takes(call: &Call<'_>, rule: &Rule<'_>, operands: &[Operand<'_>]) -> bool
     call.arithmetic == Arithmetic::Device
         && call.tensor_cores
         && name(&FORWARD, rule).is_some()
-        && is_trusted(rule)
         && rule.attention.scale.is_finite()
         && rule.attention.scale > 0.0
         && rule.queries * rule.keys > 0

@@ -1,0 +1,54 @@
+//! Timing launches by the device's own clock.
+
+use super::{Driver, fault};
+use crate::exec::cuda::launch::Launch;
+use crate::exec::fault::ExecFault;
+use cudarc::driver::{DriverError, result, sys};
+
+/// Two events on a stream, and the time between them.
+struct Watch([sys::CUevent; 2]);
+
+impl Watch {
+    fn new() -> Result<Self, DriverError> {
+        let event = || result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        Ok(Self([event()?, event()?]))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for event in self.0 {
+            // SAFETY: created by `new`, destroyed once; the driver waits for what is recorded. A failure leaves them to it.
+            let _ = unsafe { result::event::destroy(event) };
+        }
+    }
+}
+
+impl Driver {
+    /// Seconds that the device takes for launches, in a graph, as a run makes them: launched one by one, short products would take
+    /// the time that the host needs to launch them.
+    pub(super) fn time(&mut self, launches: &[Launch]) -> Result<f64, ExecFault> {
+        let graph = self.record(launches)?;
+        let watch = Watch::new().map_err(|error| fault("creating events", error))?;
+        let [begin, end] = watch.0;
+        let stream = self.stream.cu_stream();
+        let failed = |error| fault("timing launches", error);
+        for is_timed in [false, true] {
+            if is_timed {
+                // SAFETY: the event and the stream live.
+                unsafe { result::event::record(begin, stream) }.map_err(failed)?;
+            }
+            match &graph {
+                Some(graph) => graph.launch().map_err(failed)?,
+                None => launches.iter().try_for_each(|launch| self.enqueue(launch))?,
+            }
+        }
+        // SAFETY: as above; both were recorded when the time between them is asked for.
+        let milliseconds = unsafe {
+            result::event::record(end, stream)
+                .and_then(|()| result::event::synchronize(end))
+                .and_then(|()| result::event::elapsed(begin, end))
+        };
+        Ok(f64::from(milliseconds.map_err(failed)?) / 1e3)
+    }
+}
