@@ -7,6 +7,7 @@ use super::choices::Choices;
 use super::device::{self, Opened};
 use super::pipeline::{self, Ready};
 use super::{Exit, Failure, Ui, run, runs, verify};
+use crate::data::Origin;
 use crate::exec::backend::Backend;
 use crate::exec::memory::on_cpu;
 use crate::exec::state;
@@ -16,6 +17,16 @@ use crate::record::Record;
 use crate::store::{self, RECORD, Store, StoreError};
 use crate::world::{Disk, World as _};
 use camino::{Utf8Path, Utf8PathBuf};
+
+/// Whether data is read before a step is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// All of it, and compared with its digests.
+    All,
+    /// Only what steps need: whoever compares what they give with a record will know whether it was right, and calls
+    /// [`Again::read_all`] where he does not.
+    Needed,
+}
 
 /// A recorded run, ready to be repeated.
 pub struct Again {
@@ -27,6 +38,8 @@ pub struct Again {
     pub ready: Ready,
     kind: device::Kind,
     environment: Environment,
+    manifest: Utf8PathBuf,
+    store: Store,
     /// A store that goes when all is done.
     _temporary: Option<tempfile::TempDir>,
 }
@@ -39,6 +52,7 @@ impl Again {
         asked_store: Option<&Utf8Path>,
         machine: &Machine,
         wanted: Option<device::Kind>,
+        reading: Reading,
         ui: &Ui,
     ) -> Result<Self, Failure> {
         let record_path = runs::record_path(path).ok_or_else(|| {
@@ -61,22 +75,44 @@ impl Again {
             }
         };
         let store = Store::open(&root, true)?;
-        // No lock is read or written: the record says what was followed.
-        let places = Places { lockfile: Some(root.join("no.lock")), store: None };
-        let ready = pipeline::ready(&manifest, &places, &store, ui)?;
-        if ready.fresh.header.id != record.started.run_id {
+        let id = &record.started.run_id;
+        let known = match reading {
+            Reading::All => None,
+            // Whatever is wrong is told by those who read all.
+            Reading::Needed => {
+                ready(&manifest, &store, reading, ui).ok().filter(|ready| ready.fresh.header.id == *id)
+            }
+        };
+        let ready = known.map_or_else(|| ready(&manifest, &store, Reading::All, ui), Ok)?;
+        if ready.fresh.header.id != *id {
             verify::changed(path, &manifest, ui);
-            let message = format!(
-                "`{manifest}` gives run id {}, and the record is of {}",
-                ready.fresh.header.id, record.started.run_id
-            );
+            let message =
+                format!("`{manifest}` gives run id {}, and the record is of {id}", ready.fresh.header.id);
             return Err(Failure::new(Exit::Inconclusive, message).code(crate::verify::INCONCLUSIVE));
         }
         let environment = Environment::probe();
         let (kind, environment_wanted) = device::choose(wanted, &ready.resolved.plan)?;
         run::satisfy(&environment, &environment_wanted)?;
         let folder = pipeline::folder_of(&record_path).to_owned();
-        Ok(Self { record, folder, ready, kind, environment, _temporary: temporary })
+        Ok(Self { record, folder, ready, kind, environment, manifest, store, _temporary: temporary })
+    }
+
+    /// Reads and compares all data, where only that was read which steps needed; false when that was right, so that what came of it
+    /// stands.
+    ///
+    /// # Errors
+    /// Those of the stages.
+    pub fn read_all(&mut self, ui: &Ui) -> Result<bool, Failure> {
+        if self.ready.prepared.origin != Origin::Known {
+            return Ok(false);
+        }
+        let before = self.ready.fresh.header.id;
+        self.ready = ready(&self.manifest, &self.store, Reading::All, ui)?;
+        if self.ready.fresh.header.id != before {
+            let message = format!("the data of `{}` is not that of the record", self.manifest);
+            return Err(Failure::new(Exit::Inconclusive, message).code(crate::verify::INCONCLUSIVE));
+        }
+        Ok(self.ready.prepared.origin != Origin::Found)
     }
 
     /// The plan.
@@ -124,11 +160,19 @@ impl Again {
         engine: &mut dyn Backend,
         (file, digest): &(String, crate::digest::Digest),
     ) -> Result<(), Failure> {
-        let path = self.folder.join(file);
-        store::check_file(&path, *digest).map_err(runs::checkpoint_failure)?;
-        let bytes = Disk.read(&path).map_err(|error| Failure::new(Exit::Integrity, error.to_string()))?;
+        let bytes =
+            store::checked_file(&self.folder.join(file), *digest).map_err(runs::checkpoint_failure)?;
         state::restore(engine, &bytes, &self.record.started.run_id)?;
         Ok(())
+    }
+}
+
+/// All stages of the manifest. No lock is read or written: the record says what was followed.
+fn ready(manifest: &Utf8Path, store: &Store, reading: Reading, ui: &Ui) -> Result<Ready, Failure> {
+    let places = Places { lockfile: Some(store.root().join("no.lock")), store: None };
+    match reading {
+        Reading::All => pipeline::ready(manifest, &places, store, ui),
+        Reading::Needed => pipeline::ready_to_compare(manifest, &places, store, ui),
     }
 }
 

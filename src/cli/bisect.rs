@@ -3,10 +3,9 @@
 //! Invariant: what is named was seen on this machine. When this machine gives neither or both of the recorded steps, that is
 //! the answer, and nothing is blamed.
 
-use super::again::Again;
+use super::again::{Again, Reading};
 use super::args::{BisectArguments, Machine};
 use super::device::{Kind, Opened};
-use super::segments::chain_after;
 use super::{Exit, Failure, Ui, pipeline, runs};
 use crate::arithmetic::Isa;
 use crate::diff::diff_records;
@@ -17,34 +16,49 @@ use crate::exec::evaluate;
 use crate::exec::fault::ExecFault;
 use crate::exec::keep::is_state;
 use crate::exec::session::{self, Ending, Feed, Observer as _};
-use crate::exec::state::{self, Position};
+use crate::exec::state;
 use crate::record::{Ending as RecordEnding, Event, Record};
 use crate::report::bisection;
 use crate::report::bisection::{Bisection, Side};
-use crate::store::{self, StoreError};
+use crate::store::{self, Mapped, StoreError};
 use camino::Utf8Path;
 use compared::{Compared, Place, has};
 use serde_json::json;
 
 mod compared;
+mod earlier;
+#[cfg(test)]
+mod tests;
 
 /// Runs the command.
 pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
     let against = arguments.against.as_deref().map(kernels).transpose()?;
-    let new = match &arguments.new {
-        None => None,
-        Some(path) => {
-            let path = runs::record_path(path)
-                .ok_or_else(|| Failure::new(Exit::Usage, format!("`{path}` is no record")).help(RECORDS))?;
-            Some((runs::read_record(&path)?.warn(ui), pipeline::folder_of(&path).to_owned()))
-        }
-    };
-    let again =
-        Again::new(&arguments.old, arguments.store.as_deref(), &arguments.machine, Some(Kind::Cpu), ui)?;
+    let new = arguments.new.as_ref().map(|path| {
+        runs::record_path(path)
+            .ok_or_else(|| Failure::new(Exit::Usage, format!("`{path}` is no record")).help(RECORDS))
+    });
+    let new = new.transpose()?;
+    let (store, machine) = (arguments.store.as_deref(), &arguments.machine);
+    // One record is read while the stages of the other one's manifest are gone through.
+    let (read, again) = std::thread::scope(|scope| {
+        let read = new.as_ref().map(|path| scope.spawn(|| runs::read_record(path)));
+        let again = Again::new(&arguments.old, store, machine, Some(Kind::Cpu), Reading::Needed, ui);
+        (read.map(std::thread::ScopedJoinHandle::join), again)
+    });
+    let panicked = |_| Failure::new(Exit::Bug, "the reader of a record panicked");
+    let read = read.map(|read| read.map_err(panicked)?).transpose()?.map(|read| read.warn(ui));
+    let mut again = again?;
+    let new = read.zip(new.map(|path| pipeline::folder_of(&path).to_owned()));
     let record = new.as_ref().map(|(record, _)| record);
-    let search = Search { again: &again, new: record, against, machine: &arguments.machine, ui };
-    let bisection = search.run(arguments.step)?;
+    let search = |again: &Again| Search { again, new: record, against, machine, ui }.run(arguments.step);
+    let mut bisection = search(&again);
+    // A step of the record cannot come of other numbers than the run had. Where none came, the data may be why.
+    let is_of_the_record = bisection.as_ref().is_ok_and(Bisection::is_of_the_record);
+    if !is_of_the_record && again.read_all(ui)? {
+        bisection = search(&again);
+    }
+    let bisection = bisection?;
     if bisection.op.is_none() && arguments.step.is_none() {
         // Numbers that agree say nothing of the files that the records name beside them.
         whole(&again.record, &again.folder)?;
@@ -126,6 +140,15 @@ impl Search<'_> {
         answer.step = Some(place.step);
         answer.event = Some(if place.evaluation { "evaluation" } else { "step" }.to_owned());
         self.look(place, left, right, &mut answer)?;
+        // A step that somebody asked for is all that he asked for; one that this machine does not get to tells nothing of those before.
+        let looked =
+            answer.op.is_none() && answer.calls > 0 && answer.sides.iter().any(|side| !side.gives.is_empty());
+        if looked && asked.is_none() && place.done() > 0 {
+            self.look_back(place, [left, right], &mut answer)?;
+        }
+        if answer.op.is_some() {
+            answer.reason = None;
+        }
         Ok(answer)
     }
 
@@ -214,17 +237,18 @@ impl Search<'_> {
         }
     }
 
-    /// An engine in the state before the place, from the nearest state that is here; `None` where this machine does not get there.
+    /// An engine in the state before the place, from the nearest state that is here, and that state's file where it is the very one;
+    /// `None` where this machine does not get there.
     fn approach(
         &self,
         place: Place,
         left: Kernels,
         answer: &mut Bisection,
-    ) -> Result<Option<Opened>, Failure> {
-        let before = if place.evaluation { place.step } else { place.step - 1 };
+    ) -> Result<Option<(Opened, Option<Mapped>)>, Failure> {
+        let before = place.done();
         let mut opened = self.again.open(&self.machine_of(left), self.ui)?;
         let engine = &mut *opened.backend;
-        let from = self.restore_nearest(engine, before)?;
+        let (from, kept) = self.restore_nearest(engine, before)?;
         answer.from = Some(from);
         self.ui.status("Repeating", &format!("steps {} to {before}", from + 1));
         // The evaluation of the last step belongs to what is looked for.
@@ -242,26 +266,30 @@ impl Search<'_> {
             ));
             return Ok(None);
         }
-        Ok(Some(opened))
+        Ok(Some((opened, kept.filter(|_| from == before))))
     }
 
-    /// Puts the last state up to a step into an engine; its step, 0 where none is here. A state that is damaged ends the search, for
-    /// what it did to the run is not known.
-    fn restore_nearest(&self, engine: &mut dyn Backend, before: u64) -> Result<u64, Failure> {
+    /// Puts the last state up to a step into an engine; its step and file, 0 where none is here. A state that is damaged ends the search,
+    /// for what it did to the run is not known.
+    fn restore_nearest(
+        &self,
+        engine: &mut dyn Backend,
+        before: u64,
+    ) -> Result<(u64, Option<Mapped>), Failure> {
         let record = &self.again.record;
         let states: Vec<_> =
             record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before).collect();
         for state in states.into_iter().rev() {
-            match store::check_file(&self.again.folder.join(&state.file), state.digest) {
+            match store::checked_file(&self.again.folder.join(&state.file), state.digest) {
                 Err(StoreError::Missing { .. }) => {}
                 Err(fault) => return Err(runs::checkpoint_failure(fault)),
-                Ok(()) => {
-                    self.again.restore(engine, &(state.file.clone(), state.digest))?;
-                    return Ok(state.step);
+                Ok(file) => {
+                    state::restore(engine, &file, &record.started.run_id)?;
+                    return Ok((state.step, Some(file)));
                 }
             }
         }
-        Ok(0)
+        Ok((0, None))
     }
 
     fn differs(&self, event: &Event) -> Option<Place> {
@@ -279,10 +307,9 @@ impl Search<'_> {
         right: Kernels,
         answer: &mut Bisection,
     ) -> Result<(), Failure> {
-        let Some(mut opened) = self.approach(place, left, answer)? else { return Ok(()) };
+        let Some((mut opened, kept)) = self.approach(place, left, answer)? else { return Ok(()) };
         let engine = &mut *opened.backend;
-        let position = self.position(place);
-        let state = state::bytes(engine, &position)?;
+        let values = if kept.is_none() { state::persistent(engine)? } else { Vec::new() };
         let looking = Looking::into(engine, right).ok_or_else(not_seen)?;
         let gives = self.gives(&self.act(engine, place)?);
         (answer.calls, answer.op) = looking.seen();
@@ -290,28 +317,25 @@ impl Search<'_> {
             Side { kernels: left.to_string(), gives: gives.clone() },
             Side { kernels: right.to_string(), gives: Vec::new() },
         ];
-        if right != Kernels::Reference {
+        match (right, &answer.op) {
+            (Kernels::Reference, _) => {}
             // Kernels that gave every op the same bits give the same step; it is not done a second time.
-            answer.sides[1].gives = match answer.op {
-                None => gives,
-                Some(_) => {
-                    let mut opened = self.again.open(&self.machine_of(right), self.ui)?;
-                    state::restore(&mut *opened.backend, &state, &position.run_id)?;
-                    self.gives(&self.act(&mut *opened.backend, place)?)
+            (_, None) => answer.sides[1].gives = gives,
+            // That they do not give what others recorded is no news, and takes a hundred steps' time.
+            (Kernels::Isa(Isa::Scalar), Some(_)) if self.new.is_none() => {}
+            (Kernels::Isa(isa), Some(_)) => {
+                match &kept {
+                    Some(file) => drop(state::restore(engine, file, &self.again.record.started.run_id)?),
+                    None => state::put(engine, &values)?,
                 }
-            };
+                looking.go_on_with(engine, isa);
+                answer.sides[1].gives = self.gives(&self.act(engine, place)?);
+            }
         }
         if answer.op.is_none() {
             answer.reason = self.without_op(answer);
         }
         Ok(())
-    }
-
-    /// Where the state before a place stands in the run.
-    fn position(&self, place: Place) -> Position {
-        let step = if place.evaluation { place.step } else { place.step - 1 };
-        let chain = chain_after(&self.again.record, step);
-        Position { run_id: self.again.record.started.run_id, step, epoch: 0, batch: 0, chain, best: None }
     }
 
     /// Why no op is named; `None` where both sides were compared in the step that is recorded, and nothing differs.

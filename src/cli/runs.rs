@@ -92,9 +92,14 @@ impl Read {
 /// Reads a record; a damaged one is an integrity fault.
 pub fn read_record(path: &Utf8Path) -> Result<Read, Failure> {
     let bytes = Disk.read(path).map_err(|error| unreadable(path, &error))?;
-    let mut sources = SourceMap::default();
-    let file = sources.add(path.as_str(), String::from_utf8_lossy(&bytes).as_ref());
-    match record::read(file, &bytes) {
+    // The text is kept for those alone who have something to show in it.
+    let with = |text: &str| {
+        let mut sources = SourceMap::default();
+        let file = sources.add(path.as_str(), text);
+        (file, sources)
+    };
+    let text = || with(&String::from_utf8_lossy(&bytes)).1;
+    match record::read(with("").0, &bytes) {
         Ok((record, mut warnings)) => {
             if record.ending() == Ending::Cut {
                 let done = record.last_step();
@@ -106,9 +111,10 @@ pub fn read_record(path: &Utf8Path) -> Result<Read, Failure> {
                         .help("what it has is read as it is; the rest can be had by running again"),
                 );
             }
+            let sources = if warnings.is_empty() { SourceMap::default() } else { text() };
             Ok(Read { record, warnings, sources })
         }
-        Err(fault) => Err(damaged(fault, path, sources)),
+        Err(fault) => Err(damaged(fault, path, text())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `amp verify RECORD --segments K`: parts of a run repeated alone, each from a kept state, beside one another.
 
-use super::again::Again;
+use super::again::{Again, Reading};
 use super::args::{Machine, VerifyArguments};
 use super::device;
 use super::repeat;
@@ -28,7 +28,8 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
     let stop = repeat::stop_flag();
     let wanted = device::asked(&arguments.machine)?;
-    let again = Again::new(&arguments.target, arguments.store.as_deref(), &arguments.machine, wanted, ui)?;
+    let (store, machine) = (arguments.store.as_deref(), &arguments.machine);
+    let again = Again::new(&arguments.target, store, machine, wanted, Reading::All, ui)?;
     let is_there = |file: &str| Disk.stamp(&again.folder.join(file)).is_some();
     let all = segments(&again.record, is_state, is_there);
     let count = arguments.segments.unwrap_or(1) as usize;
@@ -170,7 +171,7 @@ fn state_digest(
 }
 
 /// The chain after all events of a step.
-pub fn chain_after(record: &Record, step: u64) -> Digest {
+fn chain_after(record: &Record, step: u64) -> Digest {
     let until = record.events.iter().take_while(|line| step_of(&line.event).is_none_or(|at| at <= step));
     let last = until.filter_map(|line| line.chain).last();
     last.unwrap_or_else(|| Chain::start(&record.started.run_id).digest())

@@ -34,6 +34,25 @@ pub fn prepare_known(
     }
 }
 
+/// As [`prepare()`], without reading what is known, for whoever compares what comes of the numbers with what came of the right ones:
+/// [`Origin::Known`] tells that no digest was compared. Numbers that are indices are read, for a wrong one has no place.
+///
+/// # Errors
+/// As [`prepare()`].
+pub fn prepare_to_compare(
+    spec: &DataSpec,
+    folder: &Utf8Path,
+    world: &dyn World,
+    store: &Store,
+) -> Result<Prepared, Vec<DataFault>> {
+    let inside =
+        |prepared: &Prepared| prepared.stays_inside(spec.classes.or_else(|| prepared.classes_found()));
+    match glance(spec, folder, world, store).filter(inside) {
+        Some(prepared) => Ok(prepared),
+        None => prepare(spec, folder, world, store),
+    }
+}
+
 /// Prepared data that can be had without a source being read: computed examples, and what a note knows; `None` for other data.
 ///
 /// # Errors
@@ -182,7 +201,7 @@ fn glance(spec: &DataSpec, folder: &Utf8Path, world: &dyn World, store: &Store) 
         key,
         content,
         sources,
-        origin: Origin::Found,
+        origin: Origin::Known,
         notes: Vec::new(),
         warnings: Vec::new(),
         layouts,

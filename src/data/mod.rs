@@ -73,7 +73,7 @@ mod tests;
 
 pub use batches::{Batches, EpochOrder};
 pub use fault::DataFault;
-pub use known::{at_a_glance, knows_file, prepare_known, remember_file};
+pub use known::{at_a_glance, knows_file, prepare_known, prepare_to_compare, remember_file};
 pub use prepare::prepare;
 pub use prepared::{Origin, Prepared};
 pub use source::{SourceDigest, read_source, recheck, source_digest};

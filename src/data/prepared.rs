@@ -54,6 +54,8 @@ pub enum Origin {
     Made,
     /// Found in the store, whole.
     Found,
+    /// Found in the store by a note about its sources; neither they nor its bytes were read.
+    Known,
     /// Found damaged, made anew.
     MadeAnew,
 }
@@ -96,6 +98,21 @@ impl Prepared {
             })
             .max()
             .map(|largest| largest.unsigned_abs() + 1)
+    }
+
+    /// Whether nothing that is computed with the numbers could reach outside of anything, whatever they are: no number is an index of
+    /// a token, and every class is below `classes`.
+    pub(super) fn stays_inside(&self, classes: Option<u32>) -> bool {
+        let below = |labels: &[i32]| {
+            let largest = labels.iter().map(|label| label.cast_unsigned()).max();
+            classes.zip(largest).is_none_or(|(classes, largest)| largest < classes)
+        };
+        self.names().filter_map(|name| self.split(name)).all(|split| match split.examples {
+            Examples::Stored { features: FeatureView::Tokens(_), .. } => false,
+            Examples::Stored { labels: LabelView::Classes(labels), .. } => below(labels),
+            Examples::Stored { .. } | Examples::Computed { .. } => true,
+            Examples::Windows { .. } => false,
+        })
     }
 
     /// The names of the classes, of folders of pictures, in the order of their numbers.

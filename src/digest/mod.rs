@@ -26,26 +26,33 @@ impl Digest {
 
     /// Parses `sha256:…`; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let hex = text.strip_prefix("sha256:")?;
-        if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-        {
-            return None;
-        }
+        let hex: &[u8; 64] = text.strip_prefix("sha256:")?.as_bytes().try_into().ok()?;
         let mut bytes = [0; 32];
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
+        for (byte, [high, low]) in bytes.iter_mut().zip(hex.as_chunks::<2>().0) {
+            *byte = nibble(*high)? << 4 | nibble(*low)?;
         }
         Some(Self(bytes))
     }
 
     /// The 64 hexadecimal digits.
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
     /// The first 12 hexadecimal digits, for people.
     pub fn short(&self) -> String {
         self.hex()[..12].to_owned()
+    }
+}
+
+/// What a hexadecimal digit stands for; capital letters are none here.
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }
 

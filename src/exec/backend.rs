@@ -225,6 +225,14 @@ pub trait Backend: Send {
     /// The device's own.
     fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault>;
 
+    /// Whether a persistent value holds integers; `None` where there is none of this name.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn is_integer(&mut self, name: &str) -> Result<Option<bool>, ExecFault> {
+        Ok(self.cell(name)?.map(|cell| matches!(cell, Buffer::Integer(_))))
+    }
+
     /// Overwrites a persistent float value; false when there is no such value or its size differs.
     ///
     /// # Errors

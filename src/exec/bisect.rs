@@ -8,8 +8,12 @@ use super::cpu::buffer::Buffer;
 use super::cpu::dispatch::{self, Call};
 use super::cpu::tap::{Seen, SharedTap, Tap};
 use super::program::Layout;
+use super::reference::{self, Which};
 use crate::arithmetic::Isa;
+use crate::graph::Op;
+use crate::graph::check::writes_in_place;
 use crate::record::float::{canonical_bits, ulps};
+use crate::store::bytes_of;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -93,7 +97,8 @@ pub struct OpDifference {
     pub farthest: ElementDifference,
     /// The kernels that computed both sides.
     pub kernels: [String; 2],
-    /// Which sides have the bits of the reference; `None` where it was one of them, or has not this op.
+    /// Which sides have the bits of the reference, at the elements that are told here where it computes elements one by one; `None` where
+    /// it was one of them, or has not this op.
     pub defined: Option<[bool; 2]>,
 }
 
@@ -109,56 +114,103 @@ impl Looking {
         Some(Self(looking))
     }
 
+    /// Counts calls from 0 again, for the next step.
+    pub fn begin(&self) {
+        if let Ok(mut looking) = self.0.lock() {
+            looking.calls = 0;
+        }
+    }
+
     /// How many calls were equal before the first difference, and that difference.
     pub fn seen(&self) -> (usize, Option<OpDifference>) {
         self.0.lock().map_or((0, None), |looking| (looking.calls, looking.found.clone()))
+    }
+
+    /// Ends a look that found a difference. From the op that differs on, the engine runs the kernels of an instruction set; those of the
+    /// ops before it gave the same bits, so that a repeated step is the one that these kernels give from its begin.
+    pub fn go_on_with(self, engine: &mut dyn Backend, isa: Isa) {
+        if let (Some(engine), (calls, Some(_))) = (engine.cpu(), self.seen()) {
+            engine.go_on_with(isa, calls);
+        }
     }
 }
 
 /// Runs every node a second time, with other kernels, and keeps the first difference.
 struct OpByOp {
     against: Kernels,
+    /// What results that are written in place held before the call.
     before: Vec<Buffer>,
+    /// Where results are computed again: memory that is taken once, for the system gives new memory page by page.
+    again: Vec<Buffer>,
     calls: usize,
     found: Option<OpDifference>,
 }
 
 impl OpByOp {
     fn new(against: Kernels) -> Self {
-        Self { against, before: Vec::new(), calls: 0, found: None }
+        Self { against, before: Vec::new(), again: Vec::new(), calls: 0, found: None }
     }
 
-    /// The results of a call by the other kernels, and which those were.
-    fn again(&self, call: &Call<'_>, mut outputs: Vec<Buffer>) -> (Vec<Buffer>, String) {
+    /// Results as they were before a call, with room for those of `outputs`.
+    fn put_back(&self, op: &Op, outputs: &[Buffer], into: &mut Vec<Buffer>) {
+        into.resize_with(into.len().max(outputs.len()), Buffer::default);
+        for (index, (output, target)) in outputs.iter().zip(into).enumerate() {
+            if writes_in_place(op, index) {
+                copy(&self.before[index], target);
+            } else if std::mem::discriminant(output) == std::mem::discriminant(target) {
+                target.grow(output.len());
+            } else {
+                *target = Buffer::zeros(output.len(), matches!(output, Buffer::Integer(_)));
+            }
+        }
+    }
+
+    /// Computes a call by the other kernels; which those were.
+    fn compute(&self, call: &Call<'_>, outputs: &mut [Buffer]) -> String {
         let isa = match self.against {
             Kernels::Isa(isa) => isa,
             Kernels::Reference => {
-                if super::reference::run(call, &mut outputs) {
-                    return (outputs, "reference".to_owned());
+                if reference::run(call, outputs) {
+                    return "reference".to_owned();
                 }
                 Isa::Scalar
             }
         };
         let Call { threads, seed, position, op, layout, inputs, results, .. } = *call;
         let other = Call { isa, threads, seed, position, op, layout, inputs, results };
-        dispatch::run(&other, &mut outputs);
-        (outputs, kernel(isa))
+        dispatch::run(&other, outputs);
+        kernel(isa)
     }
 
     /// Which sides of a result have the bits of the reference. It runs for the op that differs alone: for a whole step it would take
-    /// as long as a hundred of them.
+    /// as long as a hundred of them. Where elements are computed one by one, those that are told are; all of a product would take as long
+    /// as ten steps.
     fn defined(
         &self,
         call: &Call<'_>,
-        mut outputs: Vec<Buffer>,
-        index: usize,
+        (index, layout): (usize, Layout),
         pair: [&Buffer; 2],
-        layout: Layout,
+        told: [&ElementDifference; 2],
     ) -> Option<[bool; 2]> {
-        if self.against == Kernels::Reference || !super::reference::run(call, &mut outputs) {
+        if self.against == Kernels::Reference {
             return None;
         }
         let shape = &call.results[index].shape;
+        let alone = told.map(|told| {
+            let place = place_of(row_major(&told.index, shape), &told.index, shape, layout);
+            reference::element(call, &self.before, Which { result: index, place, index: &told.index })
+        });
+        if let [Some(first), Some(farthest)] = alone {
+            let values = [first, farthest].map(|value| Element::Float(value).bits());
+            let has = |side: usize| told.map(|told| told.values[side].bits()) == values;
+            return Some([has(0), has(1)]);
+        }
+        let mut outputs = Vec::new();
+        // The results of the other kernels have the form of those of the reference.
+        self.put_back(call.op, &self.again[..call.results.len()], &mut outputs);
+        if !reference::run(call, &mut outputs) {
+            return None;
+        }
         Some(pair.map(|side| compare([side, &outputs[index]], shape, layout).is_none()))
     }
 }
@@ -168,9 +220,15 @@ fn kernel(isa: Isa) -> String {
 }
 
 impl Tap for OpByOp {
-    fn before(&mut self, _seen: &Seen<'_>, outputs: &[Buffer]) {
-        if self.found.is_none() {
-            self.before = outputs.to_vec();
+    fn before(&mut self, seen: &Seen<'_>, outputs: &[Buffer]) {
+        if self.found.is_some() {
+            return;
+        }
+        self.before.resize_with(self.before.len().max(outputs.len()), Buffer::default);
+        for (index, (output, before)) in outputs.iter().zip(&mut self.before).enumerate() {
+            if writes_in_place(seen.call.op, index) {
+                copy(output, before);
+            }
         }
     }
 
@@ -178,14 +236,17 @@ impl Tap for OpByOp {
         if self.found.is_some() {
             return;
         }
-        let before = std::mem::take(&mut self.before);
-        let (again, name) = self.again(seen.call, before.clone());
+        let mut again = std::mem::take(&mut self.again);
+        self.put_back(seen.call.op, outputs, &mut again);
+        let name = self.compute(seen.call, &mut again[..outputs.len()]);
+        self.again = again;
         for (index, value) in seen.call.results.iter().enumerate() {
-            let pair = [&outputs[index], &again[index]];
+            let pair = [&outputs[index], &self.again[index]];
             let Some((differing, first, farthest)) = compare(pair, &value.shape, seen.layouts[index]) else {
                 continue;
             };
-            let defined = self.defined(seen.call, before, index, pair, seen.layouts[index]);
+            let told = [&first, &farthest];
+            let defined = self.defined(seen.call, (index, seen.layouts[index]), pair, told);
             self.found = Some(OpDifference {
                 place: self.calls,
                 pass: seen.pass.to_owned(),
@@ -205,10 +266,27 @@ impl Tap for OpByOp {
     }
 }
 
+/// Copies a buffer into the memory of another one.
+fn copy(from: &Buffer, target: &mut Buffer) {
+    match (from, target) {
+        (Buffer::Float(from), Buffer::Float(target)) => {
+            target.clear();
+            target.extend_from_slice(from);
+        }
+        (from, target) => *target = from.clone(),
+    }
+}
+
 /// Whether the first elements of two results are equal in every bit, in whichever order they lie: nearly always, so that where an
 /// element stands is found out only if they are not.
 fn same_bits(pair: [&Buffer; 2], elements: usize) -> bool {
     match pair {
+        // The usual case, and the fastest.
+        [Buffer::Float(left), Buffer::Float(right)]
+            if left.get(..elements).map(bytes_of) == right.get(..elements).map(bytes_of) =>
+        {
+            true
+        }
         [Buffer::Float(left), Buffer::Float(right)] => {
             let both = left.iter().zip(right).take(elements);
             both.fold(0, |differ, (left, right)| differ | (canonical_bits(*left) ^ canonical_bits(*right)))
@@ -238,12 +316,7 @@ fn compare(
     let mut found: Option<(usize, ElementDifference, ElementDifference)> = None;
     for element in 0..elements {
         let index = index_of(element, shape);
-        let place = match (layout, shape, index.as_slice()) {
-            (Layout::ChannelsLast, [_, channels, height, width], [n, c, h, w]) => {
-                ((n * height + h) * width + w) * channels + c
-            }
-            _ => element,
-        };
+        let place = place_of(element, &index, shape, layout);
         let (Some(left), Some(right)) = (at(pair[0], place), at(pair[1], place)) else { continue };
         if left.bits() == right.bits() {
             continue;
@@ -268,8 +341,23 @@ fn compare(
     found
 }
 
+/// Where an element lies, from its row-major place and its index of each axis.
+pub(super) fn place_of(element: usize, index: &[usize], shape: &[usize], layout: Layout) -> usize {
+    match (layout, shape, index) {
+        (Layout::ChannelsLast, [_, channels, height, width], [n, c, h, w]) => {
+            ((n * height + h) * width + w) * channels + c
+        }
+        _ => element,
+    }
+}
+
+/// The row-major place of an index of each axis.
+fn row_major(index: &[usize], shape: &[usize]) -> usize {
+    index.iter().zip(shape).fold(0, |place, (index, size)| place * size + index)
+}
+
 /// The index of each axis of a row-major place.
-fn index_of(mut place: usize, shape: &[usize]) -> Vec<usize> {
+pub(super) fn index_of(mut place: usize, shape: &[usize]) -> Vec<usize> {
     let mut index = vec![0; shape.len()];
     for (axis, size) in shape.iter().enumerate().rev() {
         let size = (*size).max(1);

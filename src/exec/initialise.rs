@@ -8,6 +8,7 @@ use crate::arithmetic::philox::Stream;
 use crate::digest::Digest;
 use crate::graph::{Parameter, StepGraph};
 use crate::plan::Initialiser;
+use rayon::prelude::*;
 
 /// The number of the random stream with this name: the first eight bytes of its digest, little endian.
 pub fn stream_number(name: &str) -> u64 {
@@ -41,15 +42,22 @@ pub fn fill(
     values: &mut [f32],
 ) {
     let stream = Stream::new(seed, stream_number(&format!("init:{name}")));
+    // Element i depends on i alone, so that pieces are drawn wherever a worker is free.
+    let draw = |values: &mut [f32], piece: &(dyn Fn(u64, &mut [f32]) + Sync)| {
+        let pieces = values.par_chunks_mut(PIECE).enumerate();
+        pieces.for_each(|(index, values)| piece((index * PIECE) as u64, values));
+    };
     let uniform = |values: &mut [f32], bound: f32| {
-        for (index, value) in values.iter_mut().enumerate() {
-            *value = (2.0 * stream.uniform(0, index as u64) - 1.0) * bound;
-        }
+        draw(values, &|first, values| {
+            stream.fill_uniform(0, first, values);
+            values.iter_mut().for_each(|value| *value = (2.0 * *value - 1.0) * bound);
+        });
     };
     let normal = |values: &mut [f32], std: f32| {
-        for (index, value) in values.iter_mut().enumerate() {
-            *value = stream.normal(0, index as u64) * std;
-        }
+        draw(values, &|first, values| {
+            stream.fill_normal(0, first, values);
+            values.iter_mut().for_each(|value| *value *= std);
+        });
     };
     let (fan_in, fan_out) = (fan_in.max(1) as f32, fan_out.max(1) as f32);
     match initialiser {
@@ -58,24 +66,28 @@ pub fn fill(
         Initialiser::XavierUniform => uniform(values, (6.0 / (fan_in + fan_out)).sqrt()),
         Initialiser::KaimingUniform => uniform(values, (6.0 / fan_in).sqrt()),
         Initialiser::XavierNormal => normal(values, (2.0 / (fan_in + fan_out)).sqrt()),
-        Initialiser::TruncatedNormal { std } => {
-            for (index, value) in values.iter_mut().enumerate() {
-                *value = truncated(&stream, index as u64) * std;
+        Initialiser::TruncatedNormal { std } => draw(values, &|first, values| {
+            stream.fill_normal(0, first, values);
+            for (index, value) in (first..).zip(values) {
+                *value = within_two(&stream, index, *value) * std;
             }
-        }
+        }),
         Initialiser::KaimingNormal => normal(values, (2.0 / fan_in).sqrt()),
         Initialiser::KaimingNormalFanOut => normal(values, (2.0 / fan_out).sqrt()),
         Initialiser::Normal { std } => normal(values, std),
     }
 }
 
+/// Elements that a worker draws at a time; whole blocks of the generator.
+const PIECE: usize = 1 << 14;
+
 /// Draws of one element that are tried before the last one is taken as a bound; 64 fail with a probability of 0.0455^64.
 const ATTEMPTS: u64 = 64;
 
-/// A standard normal draw within ±2: the first of the draws of steps 0, 1, 2 … of the stream that lies there. So an element's
-/// value depends on its own draws alone.
-fn truncated(stream: &Stream, index: u64) -> f32 {
-    let draws = (0..ATTEMPTS).map(|attempt| stream.normal(attempt, index));
+/// A standard normal draw within ±2: the first of the draws of steps 0, 1, 2 … of the stream that lies there, the one of step 0 being
+/// given. So an element's value depends on its own draws alone.
+fn within_two(stream: &Stream, index: u64, first: f32) -> f32 {
+    let draws = std::iter::once(first).chain((1..ATTEMPTS).map(|attempt| stream.normal(attempt, index)));
     draws.into_iter().find(|draw| draw.abs() <= 2.0).unwrap_or(2.0)
 }
 
@@ -91,6 +103,25 @@ mod tests {
         assert_eq!(first, second[..8]);
         fill(Initialiser::FanInUniform, 1, "head.bias", 4, 2, &mut second);
         assert_ne!(first, second[..8]);
+    }
+
+    #[test]
+    fn pieces_and_vectors_draw_what_the_definition_says() {
+        let elements = 2 * PIECE + 77;
+        let stream = Stream::new(3, stream_number("init:w"));
+        let mut values = vec![0.0; elements];
+        fill(Initialiser::KaimingUniform, 3, "w", 6, 1, &mut values);
+        let uniform = |index: usize| 2.0 * stream.uniform(0, index as u64) - 1.0;
+        assert!(values.iter().enumerate().all(|(index, value)| value.to_bits() == uniform(index).to_bits()));
+        fill(Initialiser::Normal { std: 0.02 }, 3, "w", 6, 1, &mut values);
+        let normal = |index: usize| stream.normal(0, index as u64) * 0.02;
+        assert!(values.iter().enumerate().all(|(index, value)| value.to_bits() == normal(index).to_bits()));
+        fill(Initialiser::TruncatedNormal { std: 0.02 }, 3, "w", 6, 1, &mut values);
+        let cut = |index: usize| {
+            let mut draws = (0..64).map(|attempt| stream.normal(attempt, index as u64));
+            draws.find(|draw| draw.abs() <= 2.0).map_or(2.0, |draw| draw) * 0.02
+        };
+        assert!(values.iter().enumerate().all(|(index, value)| value.to_bits() == cut(index).to_bits()));
     }
 
     #[test]

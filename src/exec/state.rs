@@ -12,9 +12,11 @@ use crate::diag::codes;
 use crate::diag::number::counted;
 use crate::digest::Digest;
 use crate::graph::Role;
+use crate::store::{bytes_of, numbers_of};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Where a run stands between two steps.
@@ -88,29 +90,40 @@ pub fn persistent(engine: &mut dyn Backend) -> Result<Vec<(String, Buffer)>, Exe
     Ok(found)
 }
 
+/// Puts persistent values into an engine for the same lock.
+///
+/// # Errors
+/// One does not fit; the device's own.
+pub fn put(engine: &mut dyn Backend, values: &[(String, Buffer)]) -> Result<(), ExecFault> {
+    for (name, buffer) in values {
+        let fits = match buffer {
+            Buffer::Float(values) => engine.set_cell(name, values)?,
+            Buffer::Integer(values) => engine.set_integers(name, values)?,
+        };
+        if !fits {
+            return Err(unusable(format!("its `{name}` does not fit")));
+        }
+    }
+    Ok(())
+}
+
 /// The bytes of the file.
 ///
 /// # Errors
 /// Code 0707 when the tensors cannot be put into the format; the device's own.
 pub fn bytes(engine: &mut dyn Backend, position: &Position) -> Result<Vec<u8>, ExecFault> {
-    let mut raw: Vec<(String, Vec<usize>, Dtype, Vec<u8>)> = Vec::new();
+    let mut found: Vec<(String, Vec<usize>, Buffer)> = Vec::new();
     for Cell { name, file_name, shape } in cells(engine) {
-        let elements = shape.iter().product();
-        match engine.cell(&name)? {
-            Some(Buffer::Float(values)) => {
-                let bytes = values.iter().take(elements).flat_map(|value| value.to_le_bytes()).collect();
-                raw.push((file_name, shape, Dtype::F32, bytes));
-            }
-            Some(Buffer::Integer(values)) => {
-                let bytes = values.iter().take(elements).flat_map(|value| value.to_le_bytes()).collect();
-                raw.push((file_name, shape, Dtype::I32, bytes));
-            }
-            None => {}
-        }
+        found.extend(engine.cell(&name)?.map(|buffer| (file_name, shape, buffer)));
     }
     let mut views = BTreeMap::new();
-    for (name, shape, dtype, bytes) in &raw {
-        views.insert(name, TensorView::new(*dtype, shape.clone(), bytes).map_err(ExecFault::record)?);
+    for (name, shape, buffer) in &found {
+        let elements = shape.iter().product();
+        let (dtype, bytes) = match buffer {
+            Buffer::Float(_) => (Dtype::F32, bytes_of(buffer.floats(elements))),
+            Buffer::Integer(_) => (Dtype::I32, bytes_of(buffer.integers(elements))),
+        };
+        views.insert(name, TensorView::new(dtype, shape.clone(), bytes).map_err(ExecFault::record)?);
     }
     let position = serde_json::to_string(position).map_err(ExecFault::record)?;
     let metadata = [(METADATA.to_owned(), position)].into_iter().collect();
@@ -135,35 +148,38 @@ pub fn restore(engine: &mut dyn Backend, bytes: &[u8], run_id: &Digest) -> Resul
     if position.run_id != *run_id {
         return Err(unusable(format!("it belongs to run id {}, expected {run_id}", position.run_id)));
     }
-    let mut found: Vec<(String, Buffer)> = Vec::new();
+    let mut found: Vec<(String, TensorView<'_>)> = Vec::new();
     for Cell { name, file_name, shape } in cells(engine) {
-        let Some(now) = engine.cell(&name)? else { continue };
+        let Some(integer) = engine.is_integer(&name)? else { continue };
         let tensor = file.tensor(&file_name).map_err(|_| unusable(format!("it has no `{file_name}`")))?;
-        let expected = if matches!(now, Buffer::Integer(_)) { Dtype::I32 } else { Dtype::F32 };
+        let expected = if integer { Dtype::I32 } else { Dtype::F32 };
         if tensor.shape() != shape || tensor.dtype() != expected {
             let found = format!("{:?} of {}", tensor.shape(), tensor.dtype());
             return Err(unusable(format!("its `{file_name}` is {found}, expected {shape:?} of {expected}")));
         }
-        let words = tensor.data().as_chunks::<4>().0.iter();
-        let buffer = match expected {
-            Dtype::I32 => Buffer::Integer(words.map(|word| i32::from_le_bytes(*word)).collect()),
-            _ => Buffer::Float(words.map(|word| f32::from_le_bytes(*word)).collect()),
-        };
-        found.push((name, buffer));
+        found.push((name, tensor));
     }
     if found.len() != file.len() {
         return Err(unusable(format!("it has {}, expected {}", counted(file.len(), "tensor"), found.len())));
     }
-    for (name, buffer) in found {
-        let set = match &buffer {
-            Buffer::Float(values) => engine.set_cell(&name, values)?,
-            Buffer::Integer(values) => engine.set_integers(&name, values)?,
+    for (name, tensor) in found {
+        let set = match tensor.dtype() {
+            Dtype::I32 => {
+                engine.set_integers(&name, &numbers(tensor.data(), numbers_of, i32::from_le_bytes))?
+            }
+            _ => engine.set_cell(&name, &numbers(tensor.data(), numbers_of, f32::from_le_bytes))?,
         };
         if !set {
             return Err(unusable(format!("its `{name}` does not fit")));
         }
     }
     Ok(position)
+}
+
+/// The numbers of a tensor, where they lie if they are aligned there.
+fn numbers<T: Copy>(bytes: &[u8], here: fn(&[u8]) -> Option<&[T]>, number: fn([u8; 4]) -> T) -> Cow<'_, [T]> {
+    let copied = || bytes.as_chunks::<4>().0.iter().map(|word| number(*word)).collect();
+    here(bytes).map_or_else(|| Cow::Owned(copied()), Cow::Borrowed)
 }
 
 /// The same file with parameters and committed buffers alone, as a run leaves them at its end; any other file as it is.

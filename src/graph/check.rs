@@ -340,7 +340,7 @@ impl<'a> Check<'a> {
 }
 
 /// Whether a result of an op is one of its operands, written in place.
-fn writes_in_place(op: &Op, position: usize) -> bool {
+pub fn writes_in_place(op: &Op, position: usize) -> bool {
     match op {
         Op::Unscale { .. } => position > 0,
         Op::Accumulate

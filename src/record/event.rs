@@ -201,6 +201,7 @@ pub mod digest {
     use crate::digest::Digest;
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
+    use std::borrow::Cow;
 
     /// Writes `sha256:…`.
     ///
@@ -215,9 +216,13 @@ pub mod digest {
     /// # Errors
     /// Any other text.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let Text(text) = Text::deserialize(deserializer)?;
         Digest::parse(&text).ok_or_else(|| {
             D::Error::custom(format!("found digest `{text}`, expected `sha256:` and 64 hexadecimal digits"))
         })
     }
+
+    /// A text where it lies, if it lies there as it is.
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 }

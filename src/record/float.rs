@@ -5,6 +5,7 @@
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 
 /// The bits that a digest takes: those of the value, and `0x7fc00000` for every NaN.
 #[inline(always)]
@@ -29,10 +30,11 @@ fn place(value: f32) -> i64 {
 }
 
 /// A number on paper. `value` is for people and tools without bit patterns, and null when JSON has no such number.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    bits: String,
+struct Written<'a> {
+    #[serde(borrow)]
+    bits: Cow<'a, str>,
     value: Option<f64>,
 }
 
@@ -56,9 +58,9 @@ pub fn serialize<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::
 /// Bits that are not `0x` and eight digits, and a decimal of other bits.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     let Written { bits, value } = Written::deserialize(deserializer)?;
-    let digits = bits.strip_prefix("0x").filter(|digits| digits.len() == 8);
-    let parsed = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    let Some(parsed) = parsed.filter(|parsed| bits == format!("0x{parsed:08x}")) else {
+    let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let digits = bits.strip_prefix("0x").filter(|digits| digits.len() == 8 && digits.bytes().all(digit));
+    let Some(parsed) = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) else {
         return Err(D::Error::custom(format!(
             "found bits `{bits}`, expected `0x` and eight hexadecimal digits"
         )));

@@ -9,6 +9,8 @@ use crate::diag::{Code, Diagnostic, FileId, Span};
 use crate::digest::Digest;
 use serde::Deserialize;
 
+mod step;
+
 /// One event that counts, with its chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
@@ -200,6 +202,10 @@ pub(super) fn parse_line(raw: &[u8]) -> Result<Line, Diagnostic> {
 }
 
 fn parse(raw: &[u8], place: &Place) -> Result<Line, Diagnostic> {
+    step::step(raw).map_or_else(|| parse_any(raw, place), Ok)
+}
+
+fn parse_any(raw: &[u8], place: &Place) -> Result<Line, Diagnostic> {
     let bad = |error: serde_json::Error| {
         place.fault(BAD_LINE, format!("line {} is no event: {error}", place.number))
     };

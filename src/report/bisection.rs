@@ -42,6 +42,8 @@ pub struct Bisection {
     pub calls: usize,
     /// The first op whose bits differ.
     pub op: Option<OpDifference>,
+    /// The step that the op is in, where that is one before the first that differs.
+    pub op_step: Option<u64>,
     /// Why none is named, where something differs.
     pub reason: Option<String>,
 }
@@ -59,8 +61,15 @@ impl Bisection {
             sides: Vec::new(),
             calls: 0,
             op: None,
+            op_step: None,
             reason: None,
         }
+    }
+
+    /// Whether numbers that were computed here are those of a record, or none were compared: then they came of what the run had.
+    pub fn is_of_the_record(&self) -> bool {
+        let computed = self.step.is_some() || self.reason.is_some();
+        !computed || self.sides.iter().any(|side| !side.gives.is_empty())
     }
 
     /// The kernels of both sides, for a sentence.
@@ -126,6 +135,10 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
     if let Some(op) = &bisection.op {
         let layer = if op.layer.is_empty() { String::new() } else { format!(" of layer `{}`", op.layer) };
         let place = format!("in the {}, call {}", op.pass, count(op.place as u64));
+        let place = match bisection.op_step {
+            Some(step) => format!("{place} of step {}, which no number of that step shows", count(step)),
+            None => place,
+        };
         line(format!("the first op whose bits differ: {}{layer} ({place})", op.kind), Meaning::Bad);
         line(
             format!("  result `{}` {}, element {}", op.result, index(&op.shape), element(&op.first)),
@@ -181,6 +194,7 @@ pub fn json(bisection: &Bisection) -> Value {
     };
     let op = bisection.op.as_ref().map(|op| {
         json!({
+            "step": bisection.op_step.or(bisection.step),
             "place": op.place,
             "pass": op.pass,
             "kind": op.kind,

@@ -33,7 +33,7 @@ pub use error::StoreError;
 pub use lock::{LockGuard, hold_file};
 pub use map::{Mapped, bytes_of, numbers_of};
 pub use runs::{RECORD, RunFolder, STATES};
-pub use walk::{Entry, EntryKind, Verification, check_file};
+pub use walk::{Entry, EntryKind, Verification, check_file, checked_file};
 
 use crate::digest::Digest;
 use camino::{Utf8Path, Utf8PathBuf};

@@ -6,7 +6,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the store reads and removes its own files")]
 
-use super::{Store, StoreError, atomic, lock, prepared, runs};
+use super::{Mapped, Store, StoreError, atomic, lock, prepared, runs};
 use crate::digest::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::collections::BTreeSet;
@@ -231,6 +231,19 @@ pub fn check_file(path: &Utf8Path, expected: Digest) -> Result<(), StoreError> {
         Ok(())
     } else {
         Err(StoreError::Corrupt { path: path.to_owned(), expected, found: found.to_string() })
+    }
+}
+
+/// As [`check_file`], with the bytes, which are read once: they stay where they lie.
+///
+/// # Errors
+/// As [`check_file`].
+pub fn checked_file(path: &Utf8Path, expected: Digest) -> Result<Mapped, StoreError> {
+    match Mapped::open(path, expected) {
+        Err(error) if error.is_not_found() => {
+            Err(StoreError::Missing { digest: expected, path: path.to_owned() })
+        }
+        outcome => outcome,
     }
 }
 

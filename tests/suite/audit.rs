@@ -160,6 +160,37 @@ fn bisect_says_which_record_this_machine_gives() {
     let _ = place.amp(&["bisect", &run]).ends(2);
 }
 
+/// Changes a bit of all features of a split of prepared data, one that a cast to f16 keeps.
+fn damage(place: &Place, split: &str) {
+    let folder = std::fs::read_dir(place.path(".amp/prepared")).expect("a folder").flatten().next();
+    let path = folder.expect("prepared data").path().join("tensors.safetensors");
+    let mut bytes = std::fs::read(&path).expect("prepared data");
+    let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).expect("a file of tensors");
+    let (first, last) = metadata.info(&format!("{split}.features")).expect("a split").data_offsets;
+    // Eight bytes say how long the header is.
+    bytes[8 + header..][first + 2..last].iter_mut().step_by(4).for_each(|byte| *byte ^= 1);
+    std::fs::write(&path, bytes).expect("damage");
+}
+
+#[test]
+fn bisect_reads_all_data_where_a_step_is_not_the_recorded_one() {
+    let (place, run) = kept();
+    let look = |step: &str| place.amp(&["bisect", &run, "--against", "scalar", "--step", step]).ends(0);
+    // No step reads what evaluations alone do, so that its damage is nothing to them.
+    damage(&place, "test");
+    let answer = look("18");
+    assert!(answer.stdout.contains("same: no op differs"), "{}", answer.stdout);
+    assert!(!answer.stderr.contains("damaged"), "{}", answer.stderr);
+    // Of damaged examples no recorded step comes; it is told from one that another machine made.
+    damage(&place, "train");
+    let answer = look("18");
+    assert!(answer.stdout.contains("same: no op differs"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("gives what the first record has"), "{}", answer.stdout);
+    assert!(answer.stderr.contains("was damaged and has been made anew"), "{}", answer.stderr);
+    let answer = look("19");
+    assert!(!answer.stderr.contains("damaged"), "{}", answer.stderr);
+}
+
 #[test]
 fn an_exchanged_state_is_found() {
     let (place, run) = kept();

@@ -13,6 +13,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Steps that are done before it.
+    pub(super) fn done(self) -> u64 {
+        if self.evaluation { self.step } else { self.step - 1 }
+    }
+
     /// Where an event stands that is part of the chain.
     pub(super) fn of(event: &Event) -> Option<Self> {
         match event {

@@ -98,6 +98,8 @@ pub struct Engine {
     taps: Vec<SharedTap>,
     /// The stage that evaluates.
     evaluated: usize,
+    /// After how many more calls other kernels run, and which.
+    next: Option<(usize, Isa)>,
 }
 
 impl Engine {
@@ -116,6 +118,7 @@ impl Engine {
             profile: None,
             taps: Vec::new(),
             evaluated: 0,
+            next: None,
         };
         for step in steps {
             engine.add_stage(step);
@@ -123,6 +126,8 @@ impl Engine {
         engine.initialise();
         engine.set_scale(1.0);
         engine.find_parameters();
+        #[cfg(test)]
+        super::injected::bring(&mut engine);
         engine
     }
 
@@ -165,7 +170,10 @@ impl Engine {
             });
             taken.resize(self.memory.slots.len(), false);
             taken[slot] = true;
-            self.memory.slots[slot].grow(elements);
+            if self.memory.slots[slot].len() < elements {
+                // Zeros that are taken as such are memory which costs nothing until a step touches it.
+                self.memory.slots[slot] = Buffer::zeros(elements, integer);
+            }
             slots.push(slot);
         }
         let locations = (0..program.buffers.len())
@@ -181,13 +189,16 @@ impl Engine {
     /// First values: parameters from their streams, buffers and scale from their declarations, everything else +0.
     fn initialise(&mut self) {
         let Some(stage) = self.stages.first() else { return };
-        for parameter in stage.step.parameters.iter().chain(&stage.step.frozen) {
-            let value = &stage.step.values[parameter.value.index()];
-            if let Some(cell) = self.names.get(&value.name) {
-                let target = self.memory.cells[*cell].floats_mut(value.elements());
-                initialise::parameter(parameter, &stage.step, self.seed, target);
+        let (cells, names) = (&mut self.memory.cells, &self.names);
+        self.threads.enter(|| {
+            for parameter in stage.step.parameters.iter().chain(&stage.step.frozen) {
+                let value = &stage.step.values[parameter.value.index()];
+                if let Some(cell) = names.get(&value.name) {
+                    let target = cells[*cell].floats_mut(value.elements());
+                    initialise::parameter(parameter, &stage.step, self.seed, target);
+                }
             }
-        }
+        });
         for buffer in &stage.step.buffers {
             let name = &stage.step.values[buffer.value.index()].name;
             if let Some(cell) = self.names.get(name) {
@@ -351,6 +362,12 @@ impl Engine {
         self.taps.push(tap);
     }
 
+    /// Ends all looking; after so many more calls, the kernels of another instruction set run.
+    pub(in crate::exec) fn go_on_with(&mut self, isa: Isa, calls: usize) {
+        self.taps.clear();
+        self.next = Some((calls, isa));
+    }
+
     /// Begins to measure where time goes, or ends and gives what was measured.
     pub fn measure(&mut self, on: bool) -> BTreeMap<String, OpTime> {
         std::mem::replace(&mut self.profile, on.then(BTreeMap::new)).unwrap_or_default()
@@ -401,7 +418,7 @@ impl Engine {
         position: u64,
         mut watching: Option<&mut dyn Watch>,
     ) {
-        let Self { threads, isa, seed, stages, memory, culprit, profile, taps, seals, .. } = self;
+        let Self { threads, isa, seed, stages, memory, culprit, profile, taps, seals, next, .. } = self;
         *culprit = None;
         let stage = &stages[stage];
         let (Placed { program, locations: places }, nodes) = match part {
@@ -437,6 +454,7 @@ impl Engine {
                 let mut sealed = false;
                 match instruction.action {
                     Action::Run(index) => {
+                        *isa = kernels_of_call(next, *isa);
                         let node = &nodes[index];
                         let layout = program.layout_of(instruction);
                         let results: Vec<_> =
@@ -499,6 +517,18 @@ impl Engine {
                 }
             }
         });
+    }
+}
+
+/// The kernels of the next call, where others may be due.
+fn kernels_of_call(next: &mut Option<(usize, Isa)>, now: Isa) -> Isa {
+    match next {
+        Some((0, isa)) => *isa,
+        Some((calls, _)) => {
+            *calls -= 1;
+            now
+        }
+        None => now,
     }
 }
 
@@ -581,6 +611,10 @@ impl Backend for Engine {
 
     fn cell(&mut self, name: &str) -> Result<Option<Buffer>, ExecFault> {
         Ok(Self::cell(self, name).cloned())
+    }
+
+    fn is_integer(&mut self, name: &str) -> Result<Option<bool>, ExecFault> {
+        Ok(Self::cell(self, name).map(|cell| matches!(cell, Buffer::Integer(_))))
     }
 
     fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {

@@ -13,22 +13,34 @@ pub use crate::exec::reference::fingerprint::{BLOCK, Keys};
 pub(super) const BYTES: usize = 16;
 /// Words of half a block, which are multiplied with those of the other half.
 pub(super) const HALF: usize = BLOCK / 2;
+/// Words of each half that are added at a time.
+pub(super) const STRIP: usize = 16;
 
-/// The two sums of a block on their way: W chains each, since the order of additions mod 2^64 changes nothing.
-pub(super) struct Sums<const W: usize>([[u64; W]; 2]);
-
-impl<const W: usize> Sums<W> {
+/// The two sums of a block on their way, in several chains each, since the order of additions mod 2^64 changes nothing.
+pub(super) trait BlockSums {
     /// Of nothing.
+    fn new() -> Self;
+
+    /// Adds the products of words `from..from + STRIP` with those half a block later.
+    fn add(&mut self, keys: &Keys, from: usize, low: &[f32; STRIP], high: &[f32; STRIP]);
+
+    /// Writes the sums of a block that was added whole.
+    fn write(self, keys: &Keys, block: &[f32; BLOCK], bytes: &mut [u8; BYTES]);
+}
+
+/// The sums in plain Rust.
+pub(super) struct PlainSums([[u64; STRIP]; 2]);
+
+impl BlockSums for PlainSums {
     #[inline(always)]
-    pub(super) fn new() -> Self {
-        Self([[0; W]; 2])
+    fn new() -> Self {
+        Self([[0; STRIP]; 2])
     }
 
-    /// Adds the products of words `from..from + W` with those half a block later.
     #[inline(always)]
-    pub(super) fn add(&mut self, keys: &Keys, from: usize, low: &[f32; W], high: &[f32; W]) {
+    fn add(&mut self, keys: &Keys, from: usize, low: &[f32; STRIP], high: &[f32; STRIP]) {
         for (sums, key) in self.0.iter_mut().zip(&keys.0) {
-            for lane in 0..W {
+            for lane in 0..STRIP {
                 let a = canonical_bits(low[lane]).wrapping_add(key[from + lane]);
                 let b = canonical_bits(high[lane]).wrapping_add(key[from + lane + HALF]);
                 sums[lane] = sums[lane].wrapping_add(u64::from(a) * u64::from(b));
@@ -36,9 +48,8 @@ impl<const W: usize> Sums<W> {
         }
     }
 
-    /// Writes both.
     #[inline(always)]
-    pub(super) fn write(&self, bytes: &mut [u8; BYTES]) {
+    fn write(self, _keys: &Keys, _block: &[f32; BLOCK], bytes: &mut [u8; BYTES]) {
         for (sums, bytes) in self.0.iter().zip(bytes.chunks_exact_mut(BYTES / 2)) {
             let sum = sums.iter().fold(0_u64, |all, sum| all.wrapping_add(*sum));
             bytes.copy_from_slice(&sum.to_le_bytes());
@@ -46,68 +57,90 @@ impl<const W: usize> Sums<W> {
     }
 }
 
-/// The two sums of each whole block, in plain Rust.
-fn plain_blocks(keys: &Keys, values: &[f32], out: &mut [u8]) {
-    const WIDTH: usize = 16;
+/// The two sums of each whole block.
+#[inline(always)]
+fn sum_blocks<S: BlockSums>(keys: &Keys, values: &[f32], out: &mut [u8]) {
     let (blocks, _) = values.as_chunks::<BLOCK>();
     let (bytes, _) = out.as_chunks_mut::<BYTES>();
     for (block, bytes) in blocks.iter().zip(bytes) {
         let (low, high) = block.split_at(HALF);
-        let mut sums = Sums::<WIDTH>::new();
-        for (index, (low, high)) in
-            low.as_chunks::<WIDTH>().0.iter().zip(high.as_chunks::<WIDTH>().0).enumerate()
-        {
-            sums.add(keys, index * WIDTH, low, high);
+        let mut sums = S::new();
+        let strips = low.as_chunks::<STRIP>().0.iter().zip(high.as_chunks::<STRIP>().0);
+        for (index, (low, high)) in strips.enumerate() {
+            sums.add(keys, index * STRIP, low, high);
         }
-        sums.write(bytes);
+        sums.write(keys, block, bytes);
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::{BLOCK, BYTES, HALF, Keys, plain_blocks};
+pub(super) mod avx2 {
+    use super::{BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP, sum_blocks};
     use std::arch::x86_64::*;
 
     /// Words of a register.
     const LANES: usize = 8;
 
-    /// The two sums of each whole block. AVX-512 machines take this too: its kernel with wide registers was no faster, for they have
-    /// three ports for vectors of this width and two for those.
-    #[target_feature(enable = "avx2")]
-    pub fn blocks(keys: &Keys, values: &[f32], out: &mut [u8]) {
-        let (blocks, _) = values.as_chunks::<BLOCK>();
-        let (bytes, _) = out.as_chunks_mut::<BYTES>();
-        for (block, bytes) in blocks.iter().zip(bytes) {
-            let mut sums = [_mm256_setzero_si256(); 4];
-            let mut nan = _mm256_setzero_ps();
-            for from in (0..HALF).step_by(LANES) {
-                // SAFETY: eight words from `from`, and from half a block later, are inside of a block and of each key.
-                let load = |words: *const f32| unsafe { _mm256_loadu_ps(words.add(from)) };
-                let (low, high) = (load(block.as_ptr()), load(block[HALF..].as_ptr()));
-                nan = _mm256_or_ps(nan, _mm256_cmp_ps::<_CMP_UNORD_Q>(low, high));
-                let (low, high) = (_mm256_castps_si256(low), _mm256_castps_si256(high));
-                for (sums, key) in sums.as_chunks_mut::<2>().0.iter_mut().zip(&keys.0) {
-                    let key =
-                        [key.as_ptr(), key[HALF..].as_ptr()].map(|key| _mm256_castps_si256(load(key.cast())));
-                    let (a, b) = (_mm256_add_epi32(low, key[0]), _mm256_add_epi32(high, key[1]));
-                    sums[0] = _mm256_add_epi64(sums[0], _mm256_mul_epu32(a, b));
-                    let (a, b) = (_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
-                    sums[1] = _mm256_add_epi64(sums[1], _mm256_mul_epu32(a, b));
+    /// The sums of 32-bit halves of 64-bit lanes, which are multiplied where they stand; to be inlined into code for machines with AVX2.
+    pub struct Avx2Sums {
+        /// Of even and of odd words under the first key, then under the second.
+        sums: [__m256i; 4],
+        /// Where a word was NaN.
+        nan: __m256,
+    }
+
+    impl BlockSums for Avx2Sums {
+        #[inline(always)]
+        fn new() -> Self {
+            // SAFETY: whoever inlines this has AVX2.
+            unsafe { Self { sums: [_mm256_setzero_si256(); 4], nan: _mm256_setzero_ps() } }
+        }
+
+        #[inline(always)]
+        fn add(&mut self, keys: &Keys, from: usize, low: &[f32; STRIP], high: &[f32; STRIP]) {
+            debug_assert!(from + STRIP <= HALF);
+            for at in (0..STRIP).step_by(LANES) {
+                // SAFETY: whoever inlines this has AVX2; eight words from `at` are inside of a strip, and a strip from `from`, and from
+                // half a block later, inside of a key.
+                unsafe {
+                    let load = |words: &[f32; STRIP]| _mm256_loadu_ps(words.as_ptr().add(at));
+                    let (low, high) = (load(low), load(high));
+                    self.nan = _mm256_or_ps(self.nan, _mm256_cmp_ps::<_CMP_UNORD_Q>(low, high));
+                    let (low, high) = (_mm256_castps_si256(low), _mm256_castps_si256(high));
+                    for (sums, key) in self.sums.as_chunks_mut::<2>().0.iter_mut().zip(&keys.0) {
+                        let key = |place: usize| _mm256_loadu_si256(key.as_ptr().add(place).cast());
+                        let a = _mm256_add_epi32(low, key(from + at));
+                        let b = _mm256_add_epi32(high, key(from + at + HALF));
+                        sums[0] = _mm256_add_epi64(sums[0], _mm256_mul_epu32(a, b));
+                        let (a, b) = (_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+                        sums[1] = _mm256_add_epi64(sums[1], _mm256_mul_epu32(a, b));
+                    }
                 }
             }
-            if _mm256_movemask_ps(nan) != 0 {
+        }
+
+        #[inline(always)]
+        fn write(self, keys: &Keys, block: &[f32; BLOCK], bytes: &mut [u8; BYTES]) {
+            // SAFETY: whoever inlines this has AVX2.
+            if unsafe { _mm256_movemask_ps(self.nan) } != 0 {
                 // Every NaN counts as one value, which is worth a slow block.
-                plain_blocks(keys, block, bytes);
-                continue;
+                return sum_blocks::<PlainSums>(keys, block, bytes);
             }
-            for (sums, bytes) in sums.as_chunks::<2>().0.iter().zip(bytes.chunks_exact_mut(BYTES / 2)) {
+            for (sums, bytes) in self.sums.as_chunks::<2>().0.iter().zip(bytes.chunks_exact_mut(BYTES / 2)) {
                 let mut lanes = [0_u64; 4];
-                // SAFETY: as many bytes as the register has.
+                // SAFETY: as before; as many bytes as the register has.
                 unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), _mm256_add_epi64(sums[0], sums[1])) };
                 let sum = lanes.iter().fold(0_u64, |all, lane| all.wrapping_add(*lane));
                 bytes.copy_from_slice(&sum.to_le_bytes());
             }
         }
+    }
+
+    /// The two sums of each whole block. AVX-512 machines take this too: its kernel with wide registers was no faster, for they have
+    /// three ports for vectors of this width and two for those.
+    #[target_feature(enable = "avx2")]
+    pub fn blocks(keys: &Keys, values: &[f32], out: &mut [u8]) {
+        sum_blocks::<Avx2Sums>(keys, values, out);
     }
 }
 
@@ -117,12 +150,12 @@ fn blocks(isa: Isa, keys: &Keys, values: &[f32], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `Isa::available` gives these values only where the machine has AVX2.
         Isa::Avx2 | Isa::Avx512 => unsafe { avx2::blocks(keys, values, out) },
-        _ => plain_blocks(keys, values, out),
+        _ => sum_blocks::<PlainSums>(keys, values, out),
     }
 }
 
 /// The sums of a last block that is not full, as if zero words filled it.
-pub(super) fn last_block(isa: Isa, keys: &Keys, rest: &[f32], out: &mut [u8]) {
+fn last_block(isa: Isa, keys: &Keys, rest: &[f32], out: &mut [u8]) {
     if !rest.is_empty() {
         let mut padded = [0.0; BLOCK];
         padded[..rest.len()].copy_from_slice(rest);

@@ -8,10 +8,12 @@ use crate::arithmetic::Isa;
 use crate::autodiff::samples::{self, Sample};
 use crate::diag::codes;
 use crate::digest::Digest;
-use crate::exec::bisect::{Element, Kernels, Looking};
+use crate::exec::bisect::{self, Element, Kernels, Looking};
 use crate::exec::clock::Stopwatch;
+use crate::exec::reference::{self, Which};
 use crate::exec::state::{self, Position};
 use crate::plan::Scaler;
+use crate::record::float::canonical_bits;
 use std::sync::{Arc, Mutex};
 
 fn position(step: u64) -> Position {
@@ -111,6 +113,77 @@ impl Tap for Flip {
             self.flipped = true;
         }
     }
+}
+
+/// Compares elements that the reference computes alone with those that it computes together.
+#[derive(Default)]
+struct Elements {
+    before: Vec<Buffer>,
+    kinds: std::collections::BTreeSet<&'static str>,
+}
+
+impl Tap for Elements {
+    fn before(&mut self, _seen: &Seen<'_>, outputs: &[Buffer]) {
+        self.before = outputs.to_vec();
+    }
+
+    fn after(&mut self, seen: &Seen<'_>, _outputs: &mut [Buffer]) {
+        let mut together = self.before.clone();
+        if !reference::run(seen.call, &mut together) {
+            return;
+        }
+        for (result, value) in seen.call.results.iter().enumerate() {
+            for element in (0..value.elements()).step_by(1 + value.elements() / 61) {
+                let index = bisect::index_of(element, &value.shape);
+                let place = bisect::place_of(element, &index, &value.shape, seen.layouts[result]);
+                let which = Which { result, place, index: &index };
+                let Some(alone) = reference::element(seen.call, &self.before, which) else { continue };
+                let all = together[result].floats(value.elements());
+                let same = canonical_bits(alone) == canonical_bits(all[place]);
+                assert!(same, "{} {result} {index:?}: {alone} {}", seen.node.op.kind(), all[place]);
+                self.kinds.insert(seen.node.op.kind());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_element_alone_is_the_one_among_all() {
+    let elements = Arc::new(Mutex::new(Elements::default()));
+    for (_, sample) in samples::all() {
+        let mut engine = engine(&sample, 1, Isa::detect());
+        engine.add_tap(Arc::clone(&elements) as SharedTap);
+        go(&mut engine, &sample, 0..2);
+    }
+    let elements = elements.lock().expect("no panic before");
+    let products = ["linear", "linear-backward-input", "linear-backward-weight"];
+    let images = ["conv2d", "conv2d-backward-input", "conv2d-backward-weight"];
+    let pointwise = ["cast", "relu", "relu-backward", "add", "accumulate", "adamw", "sgd"];
+    for kind in [&products[..], &images, &pointwise].concat() {
+        assert!(elements.kinds.contains(kind), "{kind} was not met: {:?}", elements.kinds);
+    }
+}
+
+/// Steps that begin with one set of kernels and go on with another one give the bits of either.
+#[test]
+fn kernels_change_where_they_are_told_to() {
+    let all = samples::all();
+    let (name, sample) = all.iter().find(|(name, _)| name.contains("cnn")).expect("a sample");
+    let good = go(&mut engine(sample, 1, Isa::detect()), sample, 0..2);
+    let mut counted = engine(sample, 1, Isa::detect());
+    let looking = Looking::into(&mut counted, Kernels::Isa(Isa::Scalar)).expect("the CPU's");
+    go(&mut counted, sample, 0..1);
+    let (calls, _) = looking.seen();
+    for before in [0, 1, calls / 2, calls - 1] {
+        let mut changed = engine(sample, 1, Isa::detect());
+        changed.go_on_with(Isa::Scalar, before);
+        assert_eq!(go(&mut changed, sample, 0..2), good, "{name} after {before} calls");
+        assert_eq!(changed.isa(), Isa::Scalar);
+    }
+    let mut later = engine(sample, 1, Isa::detect());
+    later.go_on_with(Isa::Scalar, calls);
+    go(&mut later, sample, 0..1);
+    assert_eq!(later.isa(), Isa::detect());
 }
 
 #[test]

@@ -18,6 +18,8 @@ mod engine_tests;
 pub mod fingerprint;
 pub mod group_norm;
 #[cfg(test)]
+pub(crate) mod injected;
+#[cfg(test)]
 mod kernel_tests;
 pub mod layer_norm;
 pub mod layout;

@@ -3,11 +3,11 @@
 use super::engine::Engine;
 use super::engine_tests::{batches, engine};
 use crate::arithmetic::Isa;
-use crate::arithmetic::half::Format;
+use crate::arithmetic::half::{Format, round};
 use crate::autodiff::samples;
 use crate::exec::backend::Seal;
 use crate::exec::reference::fingerprint::{Keys, fingerprint};
-use crate::plan::{Optimizer, ScaleKnobs, Scaler, SkipRules};
+use crate::plan::{Masters, Optimizer, ScaleKnobs, Scaler, SkipRules};
 
 /// The seal of what the engine holds, by the reference.
 fn expected(engine: &Engine) -> Seal {
@@ -33,6 +33,42 @@ fn every_step_has_the_seal_of_its_parameters() {
                     assert!(engine.seal() == expected(&engine), "{name} on {isa}, step {step}");
                     assert!(engine.seal() == expected(&engine), "{name} on {isa}, step {step}, asked again");
                 }
+            }
+        }
+    }
+}
+
+/// Of each rule and each way to keep parameters: a step with a fingerprint beside its updates leaves what a step without leaves.
+#[test]
+fn a_seal_beside_the_update_changes_no_bit_and_sees_what_is_kept() {
+    let kept = [
+        (Format::F16, Masters::Nearest),
+        (Format::Bf16, Masters::Nearest),
+        (Format::Bf16, Masters::Stochastic),
+    ];
+    let sgd = |momentum| Optimizer::Sgd { lr: 1e-3, momentum, nesterov: momentum > 0.0, weight_decay: 0.1 };
+    for (format, masters) in kept {
+        let mut sample = samples::cnn();
+        for optimizer in [sample.plan.optimizer.clone(), sgd(0.0), sgd(0.9)] {
+            sample.plan.optimizer = optimizer;
+            sample.plan.precision = samples::amp(format);
+            sample.plan.precision.masters = masters;
+            sample.plan.scaler = Scaler::None;
+            for isa in Isa::available() {
+                let (mut sealed, mut bare) = (engine(&sample, 2, isa), engine(&sample, 2, isa));
+                let before = sealed.seal();
+                for step in 0..3 {
+                    for engine in [&mut sealed, &mut bare] {
+                        assert!(!engine.step(0, &batches(&sample, step, 1), step, 1e-3).skipped);
+                    }
+                    assert!(
+                        sealed.seal() == expected(&sealed),
+                        "{format:?}, {masters:?} on {isa}, step {step}"
+                    );
+                }
+                assert!(sealed.seal() == expected(&bare) && sealed.seal() != before);
+                let off = |value: &f32| round(format, *value).to_bits() != value.to_bits();
+                assert!(!sealed.parameters().iter().any(|(_, _, values)| values.iter().any(off)));
             }
         }
     }

@@ -1,16 +1,19 @@
 //! From scaled gradients to new parameters, vectorised; equal to `exec::reference::update` bit for bit. The optimizers'
 //! rules are the reference's own functions of one element, compiled here for each instruction set.
 
-use super::fingerprint::{BLOCK, BYTES, HALF, Keys, Sums, last_block};
 use super::reduce::map_sum;
 use super::threads::Threads;
-use super::vector::{CHEAP, COSTLY, TILE, Units, for_each_isa, grain, parallel};
+use super::vector::{CHEAP, COSTLY, TILE, Units, for_each_isa, parallel};
 use crate::arithmetic::Isa;
 use crate::arithmetic::half::{Format, round_slice};
 use crate::arithmetic::philox::Stream;
 pub use crate::exec::reference::scaler::{ScaleRule, ScaleState, update as update_scale};
 pub use crate::exec::reference::update::{Adam, Sgd, clip_coefficient, stochastic_bf16};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+mod beside;
+
+pub use beside::update_and_fingerprint;
 
 for_each_isa! {
     /// Multiplies in place; true if any value was not finite before.
@@ -64,36 +67,6 @@ for_each_isa! {
         for index in 0..length {
             (parameters[index], first[index], second[index]) =
                 op.step(parameters[index], first[index], second[index], gradients[index], clip);
-        }
-    }
-
-    /// One Adam step over whole blocks of a fingerprint, and the sums of what it leaves. Divisions and roots keep the divider busy for
-    /// most of the time, and the sums' multiplications are done meanwhile; so strips of W elements of a block's halves take turns.
-    fn adam_and_sums<const W: usize>(
-        op: &Adam, values: [&mut [f32]; 3], gradients: &[f32], clip: f32, keys: &Keys, out: &mut [u8],
-    ) {
-        let op = *op;
-        let [mut parameters, mut first, mut second] = values.map(|values| values.as_chunks_mut::<BLOCK>().0.iter_mut());
-        for (gradients, bytes) in gradients.as_chunks::<BLOCK>().0.iter().zip(out.as_chunks_mut::<BYTES>().0) {
-            let (Some(p), Some(m), Some(v)) = (parameters.next(), first.next(), second.next()) else { return };
-            let mut sums = Sums::<W>::new();
-            for from in (0..HALF).step_by(W) {
-                let mut words = [[0.0; W]; 2];
-                for (half, words) in words.iter_mut().enumerate() {
-                    let at = from + half * HALF;
-                    let [mut moments, mut squares] = [[0.0; W]; 2];
-                    for lane in 0..W {
-                        let index = at + lane;
-                        (words[lane], moments[lane], squares[lane]) =
-                            op.step(p[index], m[index], v[index], gradients[index], clip);
-                    }
-                    p[at..at + W].copy_from_slice(words);
-                    m[at..at + W].copy_from_slice(&moments);
-                    v[at..at + W].copy_from_slice(&squares);
-                }
-                sums.add(keys, from, &words[0], &words[1]);
-            }
-            sums.write(bytes);
         }
     }
 }
@@ -194,33 +167,4 @@ pub fn adam(
     parallel(threads, length, CHEAP, outputs, |range, (p, m, v)| {
         adam_step(isa, op, p.slice, m.slice, v.slice, &gradients[range], clip);
     });
-}
-
-/// [`adam`], and the fingerprint of the new parameters in `out`, which is what `fingerprint` would find.
-pub fn adam_and_fingerprint(
-    (isa, threads): (Isa, &Threads),
-    op: &Adam,
-    [parameters, first, second]: [&mut [f32]; 3],
-    gradients: &[f32],
-    clip: f32,
-    keys: &Keys,
-    out: &mut Vec<u8>,
-) {
-    let whole = gradients.len() / BLOCK;
-    out.clear();
-    out.resize(gradients.len().div_ceil(BLOCK) * BYTES, 0);
-    let (bytes, last) = out.split_at_mut(whole * BYTES);
-    let (parameters, rest) = parameters.split_at_mut(whole * BLOCK);
-    let (first, rest_first) = first.split_at_mut(whole * BLOCK);
-    let (second, rest_second) = second.split_at_mut(whole * BLOCK);
-    let moments = (Units::new(first, BLOCK), Units::new(second, BLOCK));
-    let outputs = ((Units::new(parameters, BLOCK), Units::new(bytes, BYTES)), moments);
-    // The widths at which the strips were fastest.
-    let kernel = if matches!(isa, Isa::Avx512) { adam_and_sums::<32> } else { adam_and_sums::<16> };
-    parallel(threads, whole, grain(CHEAP, BLOCK), outputs, |range, ((p, bytes), (m, v))| {
-        let gradients = &gradients[range.start * BLOCK..range.end * BLOCK];
-        kernel(isa, op, [p.slice, m.slice, v.slice], gradients, clip, keys, bytes.slice);
-    });
-    adam_step(isa, op, rest, rest_first, rest_second, &gradients[whole * BLOCK..], clip);
-    last_block(isa, keys, rest, last);
 }

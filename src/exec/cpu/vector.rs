@@ -98,6 +98,19 @@ impl<A: Split, B: Split, C: Split> Split for (A, B, C) {
     }
 }
 
+impl<A: Split, const N: usize> Split for [A; N] {
+    fn split(self, units: usize) -> (Self, Self) {
+        let mut rests = [const { None }; N];
+        let mut places = rests.iter_mut();
+        let firsts = self.map(|outputs| {
+            let (first, rest) = outputs.split(units);
+            places.next().map(|place| *place = Some(rest));
+            first
+        });
+        (firsts, rests.map(|rest| rest.expect("each output has left one")))
+    }
+}
+
 /// Calls `work` for consecutive ranges that cover `0..units`, each with the outputs of its units. Less than two times
 /// `grain` units are done by the caller: a hand-over would cost more than it saves.
 pub(super) fn parallel<S: Split>(

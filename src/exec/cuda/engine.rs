@@ -125,13 +125,13 @@ impl Engine {
     /// First values: parameters from their streams, buffers from their declarations, everything else +0.
     fn initialise(&mut self) -> Result<(), ExecFault> {
         let Some(stage) = self.stages.first() else { return Ok(()) };
-        let step = &stage.step;
+        let (step, seed, threads) = (&stage.step, self.seed, &self.threads);
         let mut first: Vec<(u64, Vec<f32>)> = Vec::new();
         for parameter in step.parameters.iter().chain(&step.frozen) {
             let value = step.value(parameter.value);
             if let Some((address, _)) = self.place(&value.name) {
                 let mut target = vec![0.0; value.elements()];
-                initialise::parameter(parameter, step, self.seed, &mut target);
+                threads.enter(|| initialise::parameter(parameter, step, seed, &mut target));
                 first.push((address, target));
             }
         }
@@ -293,6 +293,10 @@ impl Backend for Engine {
         let mut bytes = vec![0; cell.elements * 4];
         self.device.download(address, &mut bytes)?;
         Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
+    }
+
+    fn is_integer(&mut self, name: &str) -> Result<Option<bool>, ExecFault> {
+        Ok(self.place(name).map(|(_, cell)| cell.integer))
     }
 
     fn set_cell(&mut self, name: &str, values: &[f32]) -> Result<bool, ExecFault> {

@@ -16,30 +16,12 @@ pub fn forward(
     y: &mut [f32],
 ) {
     let [output_height, output_width] = geometry.output_size();
-    let (group_in, group_out) = per_group(geometry);
     let mut index = 0;
     for image in 0..geometry.batch {
         for row in 0..output_height {
             for column in 0..output_width {
                 for out in 0..geometry.channels_out {
-                    let mut sum = 0.0;
-                    for tap in taps(geometry) {
-                        for channel in 0..group_in {
-                            let value = pixel(
-                                geometry,
-                                x,
-                                image,
-                                [row, column],
-                                tap,
-                                out / group_out * group_in + channel,
-                            );
-                            sum = fused_multiply_add(value, weight[place(geometry, out, channel, tap)], sum);
-                        }
-                    }
-                    if let Some(bias) = bias {
-                        sum += bias[out];
-                    }
-                    y[index] = rounded(format, sum);
+                    y[index] = output(geometry, x, weight, bias, format, [image, row, column, out]);
                     index += 1;
                 }
             }
@@ -47,9 +29,54 @@ pub fn forward(
     }
 }
 
+/// y\[n,oh,ow,o\] alone.
+pub fn output(
+    geometry: &Geometry,
+    x: &[f32],
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    format: Format,
+    [image, row, column, out]: [usize; 4],
+) -> f32 {
+    let (group_in, group_out) = per_group(geometry);
+    let first = out / group_out * group_in;
+    let mut sum = 0.0;
+    for tap in taps(geometry) {
+        for channel in 0..group_in {
+            let value = pixel(geometry, x, image, [row, column], tap, first + channel);
+            sum = fused_multiply_add(value, weight[place(geometry, out, channel, tap)], sum);
+        }
+    }
+    if let Some(bias) = bias {
+        sum += bias[out];
+    }
+    rounded(format, sum)
+}
+
 /// dx\[n,ih,iw,i\] = Σ over (kernel row, kernel column, output channel) of dy·weight, over those taps alone through which the
 /// pixel took part in an output that exists.
 pub fn backward_input(geometry: &Geometry, dy: &[f32], weight: &[f32], format: Format, dx: &mut [f32]) {
+    let mut index = 0;
+    for image in 0..geometry.batch {
+        for row in 0..geometry.height {
+            for column in 0..geometry.width {
+                for channel in 0..geometry.channels_in {
+                    dx[index] = input_gradient(geometry, dy, weight, format, [image, row, column, channel]);
+                    index += 1;
+                }
+            }
+        }
+    }
+}
+
+/// dx\[n,ih,iw,i\] alone.
+pub fn input_gradient(
+    geometry: &Geometry,
+    dy: &[f32],
+    weight: &[f32],
+    format: Format,
+    [image, row, column, channel]: [usize; 4],
+) -> f32 {
     let [output_height, output_width] = geometry.output_size();
     let (group_in, group_out) = per_group(geometry);
     // The output position that meets an input position under a tap: position + padding = output·stride + tap·dilation.
@@ -58,59 +85,55 @@ pub fn backward_input(geometry: &Geometry, dy: &[f32], weight: &[f32], format: F
         let met = distance / geometry.stride[axis];
         (distance % geometry.stride[axis] == 0 && met < size).then_some(met)
     };
-    let mut index = 0;
-    for image in 0..geometry.batch {
-        for row in 0..geometry.height {
-            for column in 0..geometry.width {
-                for channel in 0..geometry.channels_in {
-                    let mut sum = 0.0;
-                    for tap in taps(geometry) {
-                        let Some(output_row) = output(0, row, tap[0], output_height) else { continue };
-                        let Some(output_column) = output(1, column, tap[1], output_width) else { continue };
-                        let first = ((image * output_height + output_row) * output_width + output_column)
-                            * geometry.channels_out;
-                        let group = channel / group_in;
-                        for out in group * group_out..(group + 1) * group_out {
-                            let factor = weight[place(geometry, out, channel % group_in, tap)];
-                            sum = fused_multiply_add(dy[first + out], factor, sum);
-                        }
-                    }
-                    dx[index] = rounded(format, sum);
-                    index += 1;
-                }
+    let group = channel / group_in;
+    let mut sum = 0.0;
+    for tap in taps(geometry) {
+        let Some(output_row) = output(0, row, tap[0], output_height) else { continue };
+        let Some(output_column) = output(1, column, tap[1], output_width) else { continue };
+        let position = (image * output_height + output_row) * output_width + output_column;
+        for out in group * group_out..(group + 1) * group_out {
+            let factor = weight[place(geometry, out, channel % group_in, tap)];
+            sum = fused_multiply_add(dy[position * geometry.channels_out + out], factor, sum);
+        }
+    }
+    rounded(format, sum)
+}
+
+/// dw\[o,i,kh,kw\] = Σ over (image, output row, output column) of dy·x; outside of the image x is +0.
+pub fn backward_weight(geometry: &Geometry, dy: &[f32], x: &[f32], format: Format, dw: &mut [f32]) {
+    let (group_in, _) = per_group(geometry);
+    for out in 0..geometry.channels_out {
+        for channel in 0..group_in {
+            for tap in taps(geometry) {
+                dw[place(geometry, out, channel, tap)] =
+                    weight_gradient(geometry, dy, x, format, [out, channel, tap[0], tap[1]]);
             }
         }
     }
 }
 
-/// dw\[o,i,kh,kw\] = Σ over (image, output row, output column) of dy·x; outside of the image x is +0.
-pub fn backward_weight(geometry: &Geometry, dy: &[f32], x: &[f32], format: Format, dw: &mut [f32]) {
+/// dw\[o,i,kh,kw\] alone.
+pub fn weight_gradient(
+    geometry: &Geometry,
+    dy: &[f32],
+    x: &[f32],
+    format: Format,
+    [out, channel, tap_row, tap_column]: [usize; 4],
+) -> f32 {
     let [output_height, output_width] = geometry.output_size();
     let (group_in, group_out) = per_group(geometry);
-    for out in 0..geometry.channels_out {
-        for channel in 0..group_in {
-            for tap in taps(geometry) {
-                let mut sum = 0.0;
-                for image in 0..geometry.batch {
-                    for row in 0..output_height {
-                        for column in 0..output_width {
-                            let position = (image * output_height + row) * output_width + column;
-                            let value = pixel(
-                                geometry,
-                                x,
-                                image,
-                                [row, column],
-                                tap,
-                                out / group_out * group_in + channel,
-                            );
-                            sum = fused_multiply_add(dy[position * geometry.channels_out + out], value, sum);
-                        }
-                    }
-                }
-                dw[place(geometry, out, channel, tap)] = rounded(format, sum);
+    let (tap, channel) = ([tap_row, tap_column], out / group_out * group_in + channel);
+    let mut sum = 0.0;
+    for image in 0..geometry.batch {
+        for row in 0..output_height {
+            for column in 0..output_width {
+                let position = (image * output_height + row) * output_width + column;
+                let value = pixel(geometry, x, image, [row, column], tap, channel);
+                sum = fused_multiply_add(dy[position * geometry.channels_out + out], value, sum);
             }
         }
     }
+    rounded(format, sum)
 }
 
 /// Channels of a group: input, output.

@@ -10,18 +10,23 @@ use crate::exec::cpu::matrix::{Epilogue, MatrixRef, Product};
 pub fn product(size: Product, a: MatrixRef, b: MatrixRef, c: &mut [f32], epilogue: Epilogue) {
     for row in 0..size.rows {
         for column in 0..size.columns {
-            let mut sum = 0.0;
-            for k in 0..size.depth {
-                let left = a.data[row * a.row_stride + k * a.column_stride];
-                let right = b.data[k * b.row_stride + column * b.column_stride];
-                sum = fused_multiply_add(left, right, sum);
-            }
-            if let Some(bias) = epilogue.bias {
-                sum += bias[column];
-            }
-            c[row * size.columns + column] = rounded(epilogue.format, sum);
+            c[row * size.columns + column] = element(size.depth, a, b, epilogue, [row, column]);
         }
     }
+}
+
+/// C\[i,j\] alone.
+pub fn element(depth: usize, a: MatrixRef, b: MatrixRef, epilogue: Epilogue, [i, j]: [usize; 2]) -> f32 {
+    let mut sum = 0.0;
+    for k in 0..depth {
+        let left = a.data[i * a.row_stride + k * a.column_stride];
+        let right = b.data[k * b.row_stride + j * b.column_stride];
+        sum = fused_multiply_add(left, right, sum);
+    }
+    if let Some(bias) = epilogue.bias {
+        sum += bias[j];
+    }
+    rounded(epilogue.format, sum)
 }
 
 /// `value` rounded to `format`.

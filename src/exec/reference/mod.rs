@@ -28,4 +28,4 @@ pub mod softmax;
 pub mod update;
 pub mod upsample;
 
-pub(in crate::exec) use run::run;
+pub(in crate::exec) use run::{Which, element, run};

@@ -29,6 +29,10 @@ use crate::exec::schedule::decimal;
 use crate::graph::{Op, Stored};
 use crate::plan::Optimizer;
 
+mod element;
+
+pub(in crate::exec) use element::{Which, element};
+
 /// Computes a call plainly; false for an op that is not reached from here, whose results are then as they were.
 pub(in crate::exec) fn run(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
     match call.op {
@@ -71,31 +75,41 @@ fn rows_and_columns(shape: &[usize]) -> (usize, usize) {
     shape.split_last().map_or((1, 1), |(last, before)| (before.iter().product(), *last))
 }
 
-fn linear(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
+/// The product that a linear layer or a gradient of it is: its sizes, both factors, and what follows.
+fn linear_product<'a>(call: &'a Call<'_>) -> Option<(Product, [MatrixRef<'a>; 2], Epilogue<'a>)> {
     let epilogue = |bias| Epilogue { bias, format: call.format(0) };
-    match (call.op, call.inputs) {
+    Some(match (call.op, call.inputs) {
         (Op::Linear { bias }, [x, weight, ..]) => {
             let (rows, depth) = rows_and_columns(x.shape());
             let size = Product { rows, columns: weight.shape()[0], depth };
             let left = MatrixRef::row_major(x.floats(), depth);
             let right = MatrixRef::row_major(weight.floats(), depth).transposed();
-            let bias = bias.then(|| call.inputs[2].floats());
-            product(size, left, right, call.out(outputs, 0), epilogue(bias));
+            (size, [left, right], epilogue(bias.then(|| call.inputs[2].floats())))
         }
         (Op::LinearBackwardInput, [dy, weight]) => {
             let (rows, depth) = rows_and_columns(dy.shape());
             let columns = weight.shape()[1];
             let left = MatrixRef::row_major(dy.floats(), depth);
             let right = MatrixRef::row_major(weight.floats(), columns);
-            product(Product { rows, columns, depth }, left, right, call.out(outputs, 0), epilogue(None));
+            (Product { rows, columns, depth }, [left, right], epilogue(None))
         }
         (Op::LinearBackwardWeight, [dy, x]) => {
             let (depth, rows) = rows_and_columns(dy.shape());
             let (_, columns) = rows_and_columns(x.shape());
             let left = MatrixRef::row_major(dy.floats(), rows).transposed();
             let right = MatrixRef::row_major(x.floats(), columns);
-            product(Product { rows, columns, depth }, left, right, call.out(outputs, 0), epilogue(None));
+            (Product { rows, columns, depth }, [left, right], epilogue(None))
         }
+        _ => return None,
+    })
+}
+
+fn linear(call: &Call<'_>, outputs: &mut [Buffer]) -> bool {
+    if let Some((size, [left, right], epilogue)) = linear_product(call) {
+        product(size, left, right, call.out(outputs, 0), epilogue);
+        return true;
+    }
+    match (call.op, call.inputs) {
         (Op::BiasBackward { .. }, [dy]) => {
             let out = call.out(outputs, 0);
             let columns = out.len();

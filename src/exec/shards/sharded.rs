@@ -257,6 +257,10 @@ impl Backend for Sharded {
         self.inner.cell(name)
     }
 
+    fn is_integer(&mut self, name: &str) -> Result<Option<bool>, ExecFault> {
+        self.inner.is_integer(name)
+    }
+
     fn step_graph(&self, stage: usize) -> Option<&StepGraph> {
         self.inner.step_graph(stage)
     }

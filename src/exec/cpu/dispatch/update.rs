@@ -2,17 +2,17 @@
 
 use super::Call;
 use crate::arithmetic::functions::power;
-use crate::arithmetic::half::Format;
+use crate::arithmetic::half::{Format, round_bf16, round_f16};
 use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::fingerprint::{Keys, fingerprint};
 use crate::exec::cpu::update::{
-    Adam, ScaleRule, ScaleState, Sgd, adam, adam_and_fingerprint, clip_coefficient, sgd, sgd_plain, store,
-    sum_of_squares, unscale_and_check, update_scale,
+    Adam, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd, sgd_plain, store, sum_of_squares,
+    unscale_and_check, update_and_fingerprint, update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::exec::schedule::decimal;
-use crate::graph::Op;
+use crate::graph::{Op, Stored};
 use crate::plan::Optimizer;
 
 /// Runs a node of this family.
@@ -101,16 +101,10 @@ fn update(call: &Call<'_>, outputs: &mut [Buffer], mut seal: Option<Seal<'_>>) {
     let (isa, threads) = (call.isa, call.threads);
     let mut sealed = false;
     if !(*found && call.inputs[4].scalar() != 0.0) {
-        // What is rounded afterwards is sealed afterwards.
-        let beside = seal.as_mut().filter(|_| stored.is_none());
-        sealed = optimize(
-            call,
-            rule,
-            (*found, *clipped),
-            outputs,
-            beside.map(|(keys, sums)| (*keys, &mut **sums)),
-        );
-        if let Some(stored) = stored {
+        let beside = seal.as_mut().map(|(keys, sums)| (*keys, &mut **sums));
+        sealed = optimize(call, rule, (*found, *clipped), outputs, beside.zip(format_beside(*stored)));
+        // What was sealed was rounded before.
+        if let (Some(stored), false) = (stored, sealed) {
             let applied = u64::try_from(call.inputs[3].integers().first().copied().unwrap_or(0)).unwrap_or(0);
             let stream = stored.stream.map(|stream| Stream::new(call.seed, stream));
             store(isa, threads, stored.format, stream, applied, call.out(outputs, 0));
@@ -122,28 +116,47 @@ fn update(call: &Call<'_>, outputs: &mut [Buffer], mut seal: Option<Seal<'_>>) {
     }
 }
 
-/// The optimizer's rule; true if the fingerprint was taken beside it.
+/// The format that a parameter is rounded to, where the fingerprint can be taken beside the update: not where a random word decides.
+fn format_beside(stored: Option<Stored>) -> Option<Format> {
+    match stored {
+        None => Some(Format::F32),
+        Some(Stored { format: format @ (Format::F32 | Format::F16 | Format::Bf16), stream: None }) => {
+            Some(format)
+        }
+        Some(_) => None,
+    }
+}
+
+/// The optimizer's rule; with a seal the fingerprint is taken beside it, of parameters that are rounded to a format, and it is true.
 fn optimize(
     call: &Call<'_>,
     rule: &Optimizer,
     (found, clipped): (bool, bool),
     outputs: &mut [Buffer],
-    seal: Option<Seal<'_>>,
+    seal: Option<(Seal<'_>, Format)>,
 ) -> bool {
     let [_, gradient, rate, step, rest @ ..] = call.inputs else { return false };
     let clip = if clipped { rest[usize::from(found)].scalar() } else { 1.0 };
-    let gradient = gradient.floats();
+    let (isa, threads, gradient, sealed) = (call.isa, call.threads, gradient.floats(), seal.is_some());
     match rule {
         Optimizer::Sgd { momentum, nesterov, weight_decay, .. } => {
             let rule =
                 Sgd { rate: rate.scalar(), momentum: *momentum, nesterov: *nesterov, decay: *weight_decay };
-            if *momentum == 0.0 {
-                sgd_plain(call.isa, call.threads, &rule, call.out(outputs, 0), gradient, clip);
-            } else {
-                let [parameters, velocity] = call.outs(outputs);
-                sgd(call.isa, call.threads, &rule, parameters, velocity, gradient, clip);
+            match (*momentum == 0.0, seal) {
+                (true, Some(seal)) => {
+                    let step = |[p]: [f32; 1], g| [rule.step(p, 0.0, g, clip).0];
+                    update_and_seal(call, call.outs(outputs), gradient, seal, step);
+                }
+                (true, None) => sgd_plain(isa, threads, &rule, call.out(outputs, 0), gradient, clip),
+                (false, Some(seal)) => {
+                    let step = |[p, b]: [f32; 2], g| rule.step(p, b, g, clip).into();
+                    update_and_seal(call, call.outs(outputs), gradient, seal, step);
+                }
+                (false, None) => {
+                    let [parameters, velocity] = call.outs(outputs);
+                    sgd(isa, threads, &rule, parameters, velocity, gradient, clip);
+                }
             }
-            false
         }
         Optimizer::AdamW { beta1, beta2, eps, weight_decay, .. } => {
             // The decimal numbers that a person wrote, not their f32 neighbours: as PyTorch, which keeps Python floats.
@@ -153,14 +166,43 @@ fn optimize(
             let powers = (power(beta1, count), power(beta2, count));
             let rule = Adam::new(rate, (beta1, beta2), eps, decay, true, powers);
             let values @ [_, _, _] = call.outs(outputs);
-            if let Some((keys, sums)) = seal {
-                adam_and_fingerprint((call.isa, call.threads), &rule, values, gradient, clip, keys, sums);
-                return true;
+            if let Some(seal) = seal {
+                let step = |[p, m, v]: [f32; 3], g| rule.step(p, m, v, g, clip).into();
+                update_and_seal(call, values, gradient, seal, step);
+            } else {
+                let [parameters, first, second] = values;
+                adam(isa, threads, &rule, parameters, first, second, gradient, clip);
             }
-            let [parameters, first, second] = values;
-            adam(call.isa, call.threads, &rule, parameters, first, second, gradient, clip);
-            false
         }
+    }
+    sealed
+}
+
+/// Updates by a rule, rounds the parameters to a format, and takes their fingerprint, all at once.
+fn update_and_seal<const N: usize>(
+    call: &Call<'_>,
+    values: [&mut [f32]; N],
+    gradient: &[f32],
+    ((keys, sums), format): (Seal<'_>, Format),
+    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync,
+) {
+    let on = (call.isa, call.threads);
+    match format {
+        Format::F16 => update_and_fingerprint(on, values, gradient, (keys, sums), rounded(rule, round_f16)),
+        Format::Bf16 => update_and_fingerprint(on, values, gradient, (keys, sums), rounded(rule, round_bf16)),
+        _ => update_and_fingerprint(on, values, gradient, (keys, sums), rule),
+    }
+}
+
+/// A rule whose parameters are rounded.
+fn rounded<const N: usize>(
+    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync,
+    round: impl Fn(f32) -> f32 + Copy + Sync,
+) -> impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync {
+    move |values, gradient| {
+        let mut new = rule(values, gradient);
+        new.iter_mut().take(1).for_each(|parameter| *parameter = round(*parameter));
+        new
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Seals {
     /// Fingerprints by cell, and whether they are those of what the cell holds now.
     known: Vec<(Vec<u8>, bool)>,
     asked: bool,
+    /// Bytes of all fingerprints, once they were asked for.
+    bytes: usize,
     /// Whether updates take fingerprints.
     pub taken: bool,
 }
@@ -25,7 +27,14 @@ pub(super) struct Seals {
 impl Seals {
     /// Of no parameters.
     pub fn new() -> Self {
-        Self { keys: Keys::new(), parameters: Vec::new(), known: Vec::new(), asked: false, taken: false }
+        Self {
+            keys: Keys::new(),
+            parameters: Vec::new(),
+            known: Vec::new(),
+            asked: false,
+            bytes: 0,
+            taken: false,
+        }
     }
 
     /// Of parameters by cell and elements, in the order of their names.
@@ -57,7 +66,7 @@ impl Seals {
     /// What the digest of all parameters is made from; what is not known yet is computed.
     pub fn of(&mut self, cells: &[Buffer], isa: Isa, threads: &Threads) -> Seal {
         self.asked = true;
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(self.bytes);
         for &(cell, elements) in &self.parameters {
             let (bytes, current) = &mut self.known[cell];
             if !*current {
@@ -67,6 +76,7 @@ impl Seals {
             }
             all.extend_from_slice(bytes);
         }
+        self.bytes = all.len();
         Seal(all)
     }
 }

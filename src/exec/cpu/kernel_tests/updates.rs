@@ -68,18 +68,27 @@ fn norms_equal_the_reference() {
 
 #[test]
 fn sgd_equals_the_reference() {
-    let mut numbers = Numbers(12);
+    let (mut numbers, keys) = (Numbers(12), reference::fingerprint::Keys::new());
     for length in LENGTHS {
         let (p, b, g) = (numbers.plain(length), numbers.plain(length), numbers.hostile(length));
         for (momentum, nesterov, decay) in [(0.0, false, 0.0), (0.9, false, 0.01), (0.9, true, 0.0)] {
             let op = Sgd { rate: 0.1, momentum, nesterov, decay };
             let (mut p1, mut b1) = (p.clone(), b.clone());
             reference::update::sgd(&op, &mut p1, &mut b1, &g, 0.7);
+            let mut expected = Vec::new();
+            reference::fingerprint::fingerprint(&keys, &p1, &mut expected);
             every_setting(|isa, threads| {
                 let (mut p2, mut b2) = (p.clone(), b.clone());
                 update::sgd(isa, threads, &op, &mut p2, &mut b2, &g, 0.7);
                 assert_same(&p2, &p1, "parameters");
                 assert_same(&b2, &b1, "buffers");
+                let (mut p3, mut b3, mut sums) = (p.clone(), b.clone(), Vec::new());
+                let rule = |[p, b]: [f32; 2], g| op.step(p, b, g, 0.7).into();
+                let into = (&keys, &mut sums);
+                update::update_and_fingerprint((isa, threads), [&mut p3[..], &mut b3], &g, into, rule);
+                assert_same(&p3, &p1, "parameters");
+                assert_same(&b3, &b1, "buffers");
+                assert!(sums == expected, "{length} elements on {isa}");
                 if momentum == 0.0 {
                     let mut p2 = p.clone();
                     update::sgd_plain(isa, threads, &op, &mut p2, &g, 0.7);
@@ -112,7 +121,8 @@ fn adam_equals_the_reference() {
                 assert_same(&v2, &v1, "second moments");
                 let (mut p3, mut m3, mut v3) = (p.clone(), m.clone(), v.clone());
                 let (values, mut sums) = ([&mut p3[..], &mut m3, &mut v3], vec![1; 20]);
-                update::adam_and_fingerprint((isa, threads), &op, values, &g, 0.7, &keys, &mut sums);
+                let rule = |[p, m, v]: [f32; 3], g| op.step(p, m, v, g, 0.7).into();
+                update::update_and_fingerprint((isa, threads), values, &g, (&keys, &mut sums), rule);
                 assert_same(&p3, &p1, "parameters");
                 assert_same(&m3, &m1, "first moments");
                 assert_same(&v3, &v1, "second moments");
