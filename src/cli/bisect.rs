@@ -325,7 +325,9 @@ impl Search<'_> {
             (Kernels::Isa(Isa::Scalar), Some(_)) if self.new.is_none() => {}
             (Kernels::Isa(isa), Some(_)) => {
                 match &kept {
-                    Some(file) => drop(state::restore(engine, file, &self.again.record.started.run_id)?),
+                    Some(file) => {
+                        state::restore(engine, file, &self.again.record.started.run_id)?;
+                    }
                     None => state::put(engine, &values)?,
                 }
                 looking.go_on_with(engine, isa);

@@ -268,7 +268,7 @@ fn algorithms_that_two_runs_did_not_both_follow_are_told_and_are_no_difference_b
         old: Some("cublaslt algorithm=66 tile=29".to_owned()),
         new: Some("cublaslt algorithm=66 tile=20".to_owned()),
     };
-    assert_eq!(other.algorithms, [figure.clone()]);
+    assert_eq!(other.algorithms, std::slice::from_ref(&figure));
     let gone = diff_records(&with(1.0, Some("29")), &with(1.5, None));
     assert_eq!(gone.algorithms, [Figure { new: None, ..figure }]);
 }

@@ -84,7 +84,7 @@ pub fn expression(
         Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::GroupNorm { .. } => {
             normalised(forward, node, operands)?
         }
-        Op::Unary(function) => format!("{}", unary(*function, x)),
+        Op::Unary(function) => unary(*function, x),
         Op::Dropout { p, .. } => format!("F.dropout({x}, {}, self.training)", number(*p)),
         Op::Add => format!("{x} + {}", own(1)),
         Op::Subtract => format!("{x} - {}", own(1)),

@@ -255,20 +255,20 @@ fn what_a_platform_chose_stays_in_the_lock_and_shows_in_a_diff() {
              version=130100\n}}\n"
         )
     };
-    place.write("manifest.lock", &format!("{plain}{}", node("29")));
+    place.write("manifest.lock", format!("{plain}{}", node("29")));
     place.amp(&["lock", "--check"]).ends(0);
     // The CPU follows none of it, and records beside it.
     place.amp(&["run", "--record"]).ends(0);
     let recorded = std::fs::read_to_string(place.path("manifest.lock")).expect("a lock");
     assert!(recorded.contains(&node("29")) && recorded.contains("platform \"cpu\""), "{recorded}");
     place.amp(&["verify", "manifest.lock"]).ends(0);
-    place.write("other.lock", &recorded.replace("tile=29", "tile=20"));
+    place.write("other.lock", recorded.replace("tile=29", "tile=20"));
     let document = place.amp(&["diff", "manifest.lock", "other.lock", "--json"]).ends(0).json();
     assert_eq!(
         document["changes"][0]["path"], "platform.cuda-sm90.product.bf16.512x256x64.nt.bias",
         "{document}"
     );
-    place.write("manifest.kdl", &other());
+    place.write("manifest.kdl", other());
     place.amp(&["lock"]).ends(0);
     let relocked = std::fs::read_to_string(place.path("manifest.lock")).expect("a lock");
     assert!(relocked.contains(&node("29")), "{relocked}");

@@ -13,6 +13,7 @@ use std::process::Command;
 use yaml_rust2::Yaml;
 
 /// A project whose lock has results, with the pipeline of this kind; none where there is no bash.
+#[expect(clippy::print_stderr, reason = "a skipped test says so loudly")]
 fn project(kind: &str) -> Option<Place> {
     if Command::new("bash").arg("--version").output().is_err() {
         eprintln!("SKIPPED: there is no bash here to run the pipelines of `amp init --ci {kind}` with");

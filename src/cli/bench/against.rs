@@ -175,7 +175,7 @@ impl Opponent {
             let first = comparison.losses.first().zip(row.losses.first());
             let apart = first.map_or(f64::NAN, |(amp, torch)| apart(f64::from(*amp), *torch));
             // NaN is not near either.
-            if !(apart <= self.near) {
+            if apart.is_nan() || apart > self.near {
                 ui.warning(&format!(
                     "the first losses of amp and PyTorch ({}) are {apart:.1e} of themselves apart, more than {:.0e}: they may not \
                      compute the same",

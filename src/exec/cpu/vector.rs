@@ -104,7 +104,9 @@ impl<A: Split, const N: usize> Split for [A; N] {
         let mut places = rests.iter_mut();
         let firsts = self.map(|outputs| {
             let (first, rest) = outputs.split(units);
-            places.next().map(|place| *place = Some(rest));
+            if let Some(place) = places.next() {
+                *place = Some(rest);
+            }
             first
         });
         (firsts, rests.map(|rest| rest.expect("each output has left one")))
