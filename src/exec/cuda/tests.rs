@@ -6,6 +6,7 @@ pub(super) mod arithmetic;
 mod attention;
 mod batch_norm;
 mod cases;
+mod chain;
 mod chains;
 mod gradient_sums;
 mod image;

@@ -2,6 +2,7 @@
 //! same nodes one by one.
 
 use super::super::fusion::Kind;
+use super::chain::{Chain, Link};
 use super::*;
 use crate::graph::Unary;
 
@@ -84,75 +85,15 @@ fn sums_of_the_device_are_near_and_repeat() {
     }
 }
 
-/// A node of a chain: its op, and which of the chain's values it reads and makes.
-type Link<'a> = (Op, &'a [usize], &'a [usize]);
-
-/// The values of a chain, of which the first have been made; and the number of values that only the chain itself reads.
-struct Chain<'a> {
-    values: Vec<Value>,
-    given: Vec<Buffer>,
-    links: &'a [Link<'a>],
-    beside: &'a [usize],
-    inner: &'a [usize],
-}
-
 impl Chain<'_> {
-    /// Runs the links one by one, or as a group in which inner values have no memory of their own; gives all values but those.
-    fn run(&self, device: &mut dyn Device, kind: Option<Kind>, arithmetic: Arithmetic) -> Vec<Buffer> {
-        let nowhere = device.allocate(16).expect("memory");
-        let mut tensors = Vec::new();
-        for (index, value) in self.values.iter().enumerate() {
-            let is_gone = kind.is_some() && self.inner.contains(&index);
-            let bytes = self.given.get(index).map_or(Vec::new(), |buffer| to_bytes(buffer, value.dtype));
-            let size = (value.elements() * value.dtype.bytes()).max(16);
-            let address = if is_gone { nowhere } else { device.allocate(size).expect("memory") };
-            if !is_gone {
-                device.upload(address, &bytes).expect("an upload");
-            }
-            tensors.push(Tensor { address, format: value.dtype });
-        }
-        let operands = |edges: &[usize]| -> Vec<Operand<'_>> {
-            edges.iter().map(|edge| Operand::new(tensors[*edge], &self.values[*edge])).collect()
-        };
-        let edges: Vec<_> =
-            self.links.iter().map(|(op, from, to)| (op, operands(from), operands(to))).collect();
-        let all = Convolutions::new(false);
-        let calls: Vec<Call<'_>> = edges
-            .iter()
-            .map(|(op, inputs, outputs)| Call {
-                op,
-                layout: Layout::ChannelsLast,
-                inputs,
-                outputs,
-                arithmetic,
-                tensor_cores: device.has_tensor_cores(),
-                seed: 42,
-                position: nowhere,
-                culprit: nowhere,
-                convolutions: &all,
-            })
-            .collect();
-        match kind {
-            Some(kind) => {
-                let beside = operands(self.beside);
-                launch_all(device, |launches| dispatch::run_group(kind, &calls, &beside, launches))
-                    .expect("a kernel");
-            }
-            None => calls.iter().for_each(|call| launch(device, call).expect("a kernel")),
-        }
-        let left = (0..tensors.len()).filter(|index| !self.inner.contains(index));
-        left.map(|index| from_device(device, tensors[index], &self.values[index])).collect()
-    }
-
     /// Checks that the group leaves the bits of its members.
     fn check(&self, kind: Kind, what: &str) {
         for mut device in devices() {
             for arithmetic in [Arithmetic::Portable, Arithmetic::Device] {
                 let alone = self.run(&mut *device, None, arithmetic);
                 let together = self.run(&mut *device, Some(kind), arithmetic);
-                let left = (0..self.values.len()).filter(|index| !self.inner.contains(index));
-                for ((a, b), index) in alone.iter().zip(&together).zip(left) {
-                    let elements = self.values[index].elements();
+                for ((index, a), b) in alone.iter().zip(together.values()) {
+                    let elements = self.values[*index].elements();
                     let bits = |buffer: &Buffer| -> Vec<u32> {
                         let canonical = |x: &f32| if x.is_nan() { 0x7fc0_0000 } else { x.to_bits() };
                         buffer.floats(elements).iter().map(canonical).collect()
@@ -216,8 +157,14 @@ fn normalisation_residual_and_relu_together_have_the_bits_of_each_alone() {
                     ),
                 ];
                 for (links, inner) in chains {
-                    let chain =
-                        Chain { values: values.clone(), given: given.clone(), links, beside: &[], inner };
+                    let chain = Chain {
+                        layout: Layout::ChannelsLast,
+                        values: values.clone(),
+                        given: given.clone(),
+                        links,
+                        beside: &[],
+                        inner,
+                    };
                     chain.check(Kind::NormForward, &format!("{shape:?} {formats:?}"));
                 }
             }
@@ -242,8 +189,14 @@ fn gradients_of_sum_relu_and_normalisation_together_have_the_bits_of_each_alone(
                     (&[(Op::Add, &[4, 5], &[7]), (relu.clone(), &[7, 6], &[8]), norm.clone()], &[7]),
                 ];
                 for (links, inner) in chains {
-                    let chain =
-                        Chain { values: values.clone(), given: given.clone(), links, beside: &[], inner };
+                    let chain = Chain {
+                        layout: Layout::ChannelsLast,
+                        values: values.clone(),
+                        given: given.clone(),
+                        links,
+                        beside: &[],
+                        inner,
+                    };
                     chain.check(Kind::NormBackward, &format!("{shape:?} {formats:?}"));
                 }
             }
@@ -274,6 +227,7 @@ fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
                 given.extend((6..12).map(|index| Buffer::zeros(values[index].elements(), false)));
                 given.push(Buffer::Float(variance));
                 let forward = Chain {
+                    layout: Layout::ChannelsLast,
                     values: values.clone(),
                     given: given.clone(),
                     links: &[
@@ -284,13 +238,15 @@ fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
                     inner: &[],
                 };
                 for mut device in devices() {
-                    given[7] = forward.run(&mut *device, None, Arithmetic::Portable).swap_remove(7);
+                    given[7] =
+                        forward.run(&mut *device, None, Arithmetic::Portable).remove(&7).expect("it is left");
                 }
                 let links: &[Link<'_>] = &[
                     (gradient.clone(), &[5, 7], &[8]),
                     (Op::BatchNormBackward, &[8, 0, 1, 3, 4], &[9, 10, 11]),
                 ];
                 let chain = Chain {
+                    layout: Layout::ChannelsLast,
                     values: values.clone(),
                     given: given.clone(),
                     links,
