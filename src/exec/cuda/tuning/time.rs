@@ -108,17 +108,13 @@ impl Pool {
 /// Where the operands of a launch begin within a block.
 fn offsets(launch: &Launch) -> [usize; 4] {
     let within = |address: u64| (address % ALIGNMENT as u64) as usize;
-    match launch {
-        Launch::Product(product) => {
-            let [a, b, y] = [product.a, product.b, product.y].map(|matrix| within(matrix.tensor.address));
-            [a, b, y, 0]
-        }
-        Launch::BiasedProduct(product, bias) => {
-            let [a, b, y] = [product.a, product.b, product.y].map(|matrix| within(matrix.tensor.address));
-            [a, b, y, within(bias.address)]
-        }
-        _ => [0; 4],
-    }
+    let (product, bias) = match launch {
+        Launch::Product(product) => (product, 0),
+        Launch::BiasedProduct(product, bias) => (product, within(bias.address)),
+        _ => return [0; 4],
+    };
+    let [a, b, y] = [product.a, product.b, product.y].map(|matrix| within(matrix.tensor.address));
+    [a, b, y, bias]
 }
 
 fn beta(launch: &Launch) -> f32 {
