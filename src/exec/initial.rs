@@ -8,6 +8,7 @@ use super::backend::Backend;
 use super::fault::ExecFault;
 use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::graph::infer::text;
@@ -133,14 +134,30 @@ impl Matching<'_> {
         }
         let absent = self.absent(&found, &tensors);
         let path = &self.initial.path;
+        let (of, into) = (format!(" of `{path}`"), format!(" in `{path}`"));
         let texts = [
-            (codes::INITIAL_NAMES, strange, format!("tensors of `{path}` belong to no parameter"), IGNORE),
-            (codes::INITIAL_NAMES, absent, format!("parameters are not in `{path}`"), MISSING),
-            (codes::INITIAL_NAMES, twice, "parameters are given twice".to_owned(), "name one with `ignore`"),
-            (codes::INITIAL_SHAPE, unlike, format!("tensors of `{path}` do not fit"), FIT),
+            (
+                codes::INITIAL_NAMES,
+                strange,
+                ("tensor", of.as_str()),
+                ["belongs", "belong"],
+                " to no parameter",
+                IGNORE,
+            ),
+            (codes::INITIAL_NAMES, absent, ("parameter", ""), ["is not", "are not"], into.as_str(), MISSING),
+            (
+                codes::INITIAL_NAMES,
+                twice,
+                ("parameter", ""),
+                ["is", "are"],
+                " given twice",
+                "name one with `ignore`",
+            ),
+            (codes::INITIAL_SHAPE, unlike, ("tensor", of.as_str()), ["does", "do"], " not fit", FIT),
         ];
-        for (code, list, what, help) in texts {
-            self.report(code, &list, &what, help);
+        for (code, list, (noun, of), verbs, end, help) in texts {
+            let verb = verbs[usize::from(list.len() != 1)];
+            self.report(code, &list, &format!("{}{of} {verb}{end}", counted(list.len(), noun)), help);
         }
         if !self.faults.is_empty() {
             return Err(std::mem::take(&mut self.faults));
@@ -218,7 +235,7 @@ impl Matching<'_> {
             return;
         }
         let more = list.len().saturating_sub(LISTED);
-        let mut message = format!("{} {what}:", list.len());
+        let mut message = format!("{what}:");
         for line in list.iter().take(LISTED) {
             message.push_str(&format!("\n  {line}"));
         }

@@ -146,7 +146,8 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
             Meaning::Plain,
         );
         let elements: usize = op.shape.iter().product();
-        let many = format!("{} of {} elements differ", count(op.differing as u64), count(elements as u64));
+        let differ = if op.differing == 1 { "differs" } else { "differ" };
+        let many = format!("{} of {} {differ}", count(op.differing as u64), counted(elements, "element"));
         if op.differing > 1 {
             line(format!("  {many}, the farthest at {}", element(&op.farthest)), Meaning::Plain);
         } else {

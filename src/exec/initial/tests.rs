@@ -113,7 +113,7 @@ fn what_does_not_match_is_told_at_once_with_the_nearest_names() {
     assert_eq!(
         found,
         [
-            (790, "1 tensors of `w.safetensors` belong to no parameter:\n  `hed.weight`; the nearest is `head.weight`".to_owned()),
+            (790, "1 tensor of `w.safetensors` belongs to no parameter:\n  `hed.weight`; the nearest is `head.weight`".to_owned()),
             (
                 790,
                 "2 parameters are not in `w.safetensors`:\n  `head.bias`\n  `head.weight`; the nearest is `hed.weight`"
@@ -144,12 +144,12 @@ fn rules_that_reach_nothing_and_parameters_given_twice_are_refused() {
     let twice = [given(), vec![("out.weight", Dtype::F32, vec![2, 2], vec![0.0; 4])]].concat();
     let found = faults([rules(), vec![map("out", "head")]].concat(), &twice);
     let message =
-        "1 parameters are given twice:\n  `head.weight` is given by `head.weight` and by `out.weight`";
+        "1 parameter is given twice:\n  `head.weight` is given by `head.weight` and by `out.weight`";
     assert_eq!(found, [(790, message.to_owned())]);
     let found = faults([rules(), vec![InitialRule::Missing("head.weight".to_owned())]].concat(), &given());
     assert_eq!(
         found[0].1,
-        "1 parameters are not in `w.safetensors`:\n  `head.weight` is listed as missing, and the file has it"
+        "1 parameter is not in `w.safetensors`:\n  `head.weight` is listed as missing, and the file has it"
     );
 }
 
