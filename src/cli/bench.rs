@@ -9,7 +9,7 @@ use super::choices::Choices;
 use super::device::{self, Opened};
 use super::pipeline;
 use super::{Exit, Failure, Ui};
-use crate::diag::number::{bytes, flops};
+use crate::diag::number::{bytes, counted, flops};
 use crate::exec::backend::{Batch, DeviceUse, MatrixRate, OpTime};
 use crate::graph::totals::forward_multiply_adds;
 use crate::probe::{Environment, peak_memory};
@@ -180,10 +180,10 @@ fn show(measured: &Measured, ready: &pipeline::Ready, opened: &Opened, opponent:
     ));
     match device_use {
         Some(used) => ui.data(&format!(
-            "  {} of device memory in use, {} planned; {} launches a step",
+            "  {} of device memory in use, {} planned; {} a step",
             bytes(used.in_use),
             bytes(used.planned),
-            used.launches
+            counted(used.launches, "launch")
         )),
         None => {
             let peak = peak_memory().map_or_else(String::new, |peak| {

@@ -8,6 +8,7 @@ use super::args::{BisectArguments, Machine};
 use super::device::{Kind, Opened};
 use super::{Exit, Failure, Ui, pipeline, runs};
 use crate::arithmetic::Isa;
+use crate::diag::number::counted;
 use crate::diff::diff_records;
 use crate::exec::backend::Backend;
 use crate::exec::bisect::{Kernels, Looking};
@@ -357,7 +358,11 @@ impl Search<'_> {
             (false, false) => "this machine gives the step of neither record",
             (true, _) => return None,
         };
-        Some(format!("no op differs between {} in {} calls: {here}", answer.kernels(), answer.calls))
+        Some(format!(
+            "no op differs between {} in {}: {here}",
+            answer.kernels(),
+            counted(answer.calls, "call")
+        ))
     }
 
     fn act(&self, engine: &mut dyn Backend, place: Place) -> Result<Vec<Event>, ExecFault> {

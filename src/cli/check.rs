@@ -8,8 +8,10 @@ use super::pipeline;
 use super::{Exit, Failure, Ui};
 use crate::diag::number::{bytes, counted};
 use crate::diag::{self, Diagnostic, Severity, SourceMap};
+use crate::graph::memory::DeviceMemory;
 use crate::lint::{Again, Room};
 use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
+use serde_json::{Value, json};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
@@ -18,7 +20,7 @@ pub fn run(arguments: &CheckArguments, ui: &Ui) -> Result<Exit, Failure> {
     let class_names = outcome.as_ref().map(|resolved| resolved.class_names.clone()).unwrap_or_default();
     let (exit, diagnostics, sources) = answer(outcome)?;
     let failed = count(&diagnostics, Severity::Error) > 0;
-    let fit = arguments.device_memory.filter(|_| !failed).map(|_| fits(room.as_ref()));
+    let fit = arguments.device_memory.filter(|_| !failed).map(|memory| fits(room.as_ref(), memory));
     show(&diagnostics, &sources, arguments, (exit, fit.as_ref()), ui);
     if failed {
         return Ok(exit);
@@ -61,11 +63,15 @@ struct Fit {
     again: Option<(&'static str, String)>,
     /// What to do where it is not known.
     help: Option<&'static str>,
+    /// All of it for programs.
+    document: Value,
 }
 
-fn fits(room: Option<&Room>) -> Fit {
+fn fits(room: Option<&Room>, memory: u64) -> Fit {
+    let document = fit_document(room, memory);
     let Some(room) = room else {
         return Fit {
+            document,
             exit: Exit::Inconclusive,
             words: "whether it fits is not known without the data".to_owned(),
             again: None,
@@ -96,7 +102,29 @@ fn fits(room: Option<&Room>) -> Fit {
             (Exit::Done, Some(("Recomputing", text)))
         }
     };
-    Fit { exit, words, again, help: None }
+    Fit { exit, words, again, help: None, document }
+}
+
+/// Whether a run fits into so many bytes, in bytes.
+fn fit_document(room: Option<&Room>, memory: u64) -> Value {
+    let needed = room.map(|room| room.needed);
+    let fit = match room {
+        None => "unknown",
+        Some(room) if room.keeps_all() => "fits",
+        Some(room) if room.fitting().is_some() => "fits-recomputed",
+        Some(_) => "does-not-fit",
+    };
+    json!({
+        "fit": fit,
+        "available_bytes": memory,
+        "needed_bytes": needed.map(DeviceMemory::total),
+        "persistent_bytes": needed.map(|needed| needed.persistent),
+        "results_bytes": needed.map(|needed| needed.results),
+        "beside_bytes": needed.map(|needed| needed.beside),
+        "recomputed": room.and_then(|room| room.again.as_ref()).map(|again| {
+            json!({ "what": again.what, "needed_bytes": again.needed })
+        }),
+    })
 }
 
 /// What was found in the manifest and its data, with the exit code of its errors; a failure when something else was in the way.
@@ -131,7 +159,11 @@ fn show(
     ui: &Ui,
 ) {
     if ui.json {
-        return ui.document(&diagnostics_document(diagnostics, sources));
+        let mut document = diagnostics_document(diagnostics, sources);
+        if let Some(fit) = fit {
+            document["memory"] = fit.document.clone();
+        }
+        return ui.document(&document);
     }
     let name = arguments.manifest.as_str();
     let mut findings = Findings::of_diagnostics(ui.command, name, diagnostics, sources);

@@ -155,11 +155,18 @@ fn own_text(
     let files = vec![relative_to(&arguments.folder, data)?];
     let text = write::text_manifest(kind, &files[0], &found, length);
     write_file(manifest, canonical(&text, data)?.as_bytes())?;
-    let note = format!("examples have {length} tokens, and the last tenth of the text is for the evaluation");
+    let note = format!(
+        "examples have {}, and the last tenth of the text is for the evaluation",
+        counted(length, "token")
+    );
     if !ui.json {
         ui.status(
             "Read",
-            &format!("{data}: {} characters, {} different ones", found.characters, found.alphabet),
+            &format!(
+                "{data}: {}, {} of them different",
+                counted(found.characters, "character"),
+                found.alphabet
+            ),
         );
         ui.status("Assumed", &note);
     }
@@ -257,7 +264,8 @@ fn example_shape(kind: &Kind, look: &mut Look, asked: &[u32]) -> Result<Vec<usiz
     if !asked.is_empty() {
         let product = asked.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
         if product != Some(count) {
-            let message = format!("an example has {count} numbers, and the shape {asked:?} other ones");
+            let message =
+                format!("an example has {}, and the shape {asked:?} other ones", counted(count, "number"));
             return Err(
                 Failure::new(Exit::Usage, message).help(format!("give sizes whose product is {count}"))
             );

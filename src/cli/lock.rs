@@ -6,6 +6,7 @@ use super::lockfile::{self, side};
 use super::pipeline::{self, Ready, Resolved};
 use super::{Exit, Failure, Ui, tune};
 use crate::diag::Diagnostic;
+use crate::diag::number::counted;
 use crate::lock::{self, Dropped, Lock, Stale};
 use crate::report::findings::{Check, Finding, Findings, Level, Outcome, Place, Rule};
 use serde_json::json;
@@ -145,8 +146,9 @@ fn stale_check(ready: &Ready, text: &str, stale: &[Stale]) -> Check {
         check.findings.push(finding.help("run `amp lock` to update it, or take the change back"));
     }
     if check.findings.is_empty() {
-        let message =
-            format!("{} derived digests differ: another version of amp computed them", effects.len());
+        let (differ, them) = if effects.len() == 1 { ("differs", "it") } else { ("differ", "them") };
+        let digests = counted(effects.len(), "derived digest");
+        let message = format!("{digests} {differ}: another version of amp computed {them}");
         let place = Place::file(ready.lock_path.as_str());
         check.findings.push(Finding::new(Rule::Code(lock::STALE), Level::Error, message).at(Some(place)));
     }

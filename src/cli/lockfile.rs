@@ -229,6 +229,8 @@ pub fn not_canonical(path: &Utf8Path, text: &str, locked: &Lock, fresh: &Lock) -
     let foreign = lock::dropped(locked, &lock::carry_platforms(fresh.clone(), locked));
     let what = if text.contains('\r') {
         "it has carriage returns (line ends of Windows)".to_owned()
+    } else if text.contains(lock::ONE_AS_SEVERAL) {
+        "it counts one skipped step as several".to_owned()
     } else if let Some(lost) = foreign.first() {
         format!("it holds results of another run id, recorded of platform `{}`", lost.platform)
     } else {

@@ -93,7 +93,7 @@ pub fn find(
     if resumable.record.started.lock != expected {
         let copy = folder.path.join("manifest.lock");
         return Err(cannot(format!("the run `{}` was begun under another lock", folder.path)).help(format!(
-            "`amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`"
+            "`amp lock`, and then `amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`"
         )));
     }
     let (record, platform) = (&resumable.record, &resumable.record.started.platform);

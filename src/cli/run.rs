@@ -46,15 +46,17 @@ pub fn run(arguments: &RunArguments, ui: &Ui) -> Result<Exit, Failure> {
     }
     let ready = pipeline::ready(&arguments.manifest, &arguments.places, &store, ui)?;
     require_probes(&arguments.probe, ready.length.steps)?;
-    let settled = settle_lock(arguments, &ready, ui)?;
+    let decided = decide_lock(arguments, &ready, ui)?;
     let chosen = match &arguments.algorithms {
         Some(of) => Choices::at(of)?,
-        None => Choices::of_lock(&settled.lock),
+        None => Choices::of_lock(&decided.lock),
     };
+    // Before the lock is written: a run that cannot go on leaves everything as it was.
     let found = match &arguments.resume {
-        Some(asked) => resume::find(&store, (&settled.lock, &chosen), asked, ui)?,
+        Some(asked) => resume::find(&store, (&decided.lock, &chosen), asked, ui)?,
         None => Found::Nothing,
     };
+    let settled = decided.settle(&ready.lock_path, ui)?;
     if let Found::Finished(folder, record, finished) = &found {
         ui.status("Finished", &format!("already: {}", folder.path.join(RECORD)));
         let closed = closed_before(folder, record, finished);
@@ -147,45 +149,64 @@ struct Settled {
     dropped: Vec<Dropped>,
 }
 
-/// Checks the lock that is there, or writes it.
-fn settle_lock(arguments: &RunArguments, ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
+/// The lock that the run will follow.
+struct Decided {
+    lock: Lock,
+    /// What it is written over; `None` for a lock that is there.
+    over: Option<Earlier>,
+}
+
+/// A lock's file as it was read.
+struct Earlier {
+    read: Option<(String, Lock)>,
+    /// Keeps other processes from changing it until it was written.
+    _held: LockGuard,
+}
+
+/// Checks the lock that is there, or says which one to write.
+fn decide_lock(arguments: &RunArguments, ready: &Ready, ui: &Ui) -> Result<Decided, Failure> {
     let path = &ready.lock_path;
     let frozen = arguments.locked || arguments.frozen;
-    let settled = |lock: &Lock| Ok(Settled { lock: lock.clone(), dropped: Vec::new() });
+    let there = |lock: &Lock| Ok(Decided { lock: lock.clone(), over: None });
     match &ready.existing {
         None if frozen => Err(Failure::new(Exit::No, format!("there is no lock at `{path}`"))
             .code(lock::MISSING)
             .help("run `amp lock` and commit the lock, or leave `--locked` out")),
         Some((text, locked)) if lock::is_current(text, locked, &ready.fresh) => {
             ui.status("Checked", &format!("{path} {}", locked.header.id));
-            settled(locked)
+            there(locked)
         }
         Some((text, locked)) if frozen => {
             let stale = lock::compare(locked, &ready.fresh);
             if stale.is_empty() {
                 // It says what the manifest says, so it is followed; a locked run does not write it anew.
                 lockfile::warn(ui, &lockfile::not_canonical(path, text, locked, &ready.fresh));
-                return settled(locked);
+                return there(locked);
             }
             Err(Failure::new(Exit::No, lockfile::stale_text(path.as_str(), &stale))
                 .code(lock::STALE)
                 .help("run `amp lock` to update it, or take the change back"))
         }
-        _ => write_lock(ready, ui),
+        _ => {
+            let held = lockfile::hold(path)?;
+            let read = lockfile::read(path)?;
+            let lock = with_platforms(&ready.fresh, read.as_ref());
+            Ok(Decided { lock, over: Some(Earlier { read, _held: held }) })
+        }
     }
 }
 
-/// Writes the lock over what is there by now, and says which recorded results go with it.
-fn write_lock(ready: &Ready, ui: &Ui) -> Result<Settled, Failure> {
-    let path = &ready.lock_path;
-    let _held = lockfile::hold(path)?;
-    let existing = lockfile::read(path)?;
-    let wanted = with_platforms(&ready.fresh, existing.as_ref());
-    let dropped = existing.as_ref().map_or_else(Vec::new, |(_, earlier)| lock::dropped(earlier, &wanted));
-    lockfile::write(path, &lock::write(&wanted), existing.as_ref().map(|(text, _)| text.as_str()))?;
-    lockfile::warn_dropped(ui, &dropped, &wanted.header.id, false);
-    ui.status("Locked", &format!("{path} {}", wanted.header.id));
-    Ok(Settled { lock: wanted, dropped })
+impl Decided {
+    /// Writes the lock over what is there by now, and says which recorded results go with it.
+    fn settle(self, path: &Utf8Path, ui: &Ui) -> Result<Settled, Failure> {
+        let Self { lock, over } = self;
+        let Some(Earlier { read, _held }) = over else { return Ok(Settled { lock, dropped: Vec::new() }) };
+        let dropped = read.as_ref().map_or_else(Vec::new, |(_, earlier)| lock::dropped(earlier, &lock));
+        lockfile::write(path, &lock::write(&lock), read.as_ref().map(|(text, _)| text.as_str()))?;
+        lockfile::warn_dropped(ui, &dropped, &lock.header.id, false);
+        ui.status("Locked", &format!("{path} {}", lock.header.id));
+        Ok(Settled { lock, dropped })
+    }
 }
 
 /// Refuses to look at a step that the run does not have: it would be known only after the run.

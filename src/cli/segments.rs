@@ -36,7 +36,11 @@ pub fn run(arguments: &VerifyArguments, ui: &Ui) -> Result<Exit, Failure> {
     let chosen = choose(&all, count, arguments.seed);
     if chosen.len() < count {
         ui.warning(&format!(
-            "{count} segments were asked for, and the run has {} to choose from",
+            "{} asked for, and the run has {} to choose from",
+            match count {
+                1 => "1 segment was".to_owned(),
+                _ => format!("{count} segments were"),
+            },
             counted(chosen.len(), "segment")
         ));
     }

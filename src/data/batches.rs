@@ -51,7 +51,10 @@ impl Batches {
         if batch == 0 || batches.steps_per_epoch() == 0 {
             return Err(DataFault::new(
                 codes::BATCH,
-                format!("found batches of {batch} for {length} examples, expected at least one full batch an epoch"),
+                format!(
+                    "found batches of {batch} for {}, expected at least one full batch an epoch",
+                    counted(length, "example")
+                ),
             )
             .help(format!("choose a batch of 1 to {length}, or keep the last batch")));
         }

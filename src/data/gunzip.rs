@@ -4,6 +4,7 @@
 //! ever unpacked.
 
 use super::{DataFault, codes};
+use crate::diag::number::counted;
 use flate2::read::MultiGzDecoder;
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -30,8 +31,8 @@ pub fn unpack(bytes: &[u8], limit: u64) -> Result<Cow<'_, [u8]>, DataFault> {
         return Err(DataFault::new(
             codes::GZIP,
             format!(
-                "found damaged gzip after {} unpacked bytes ({error}), expected a whole file",
-                unpacked.len()
+                "found damaged gzip after {} ({error}), expected a whole file",
+                counted(unpacked.len(), "unpacked byte")
             ),
         )
         .help("the file is cut off or changed; fetch it again"));

@@ -6,6 +6,7 @@
 
 use super::spec::{Normalise, Over};
 use super::{DataFault, Table, codes};
+use crate::diag::number::counted;
 
 /// Means and deviations that standardising found, one for each group.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,9 +73,9 @@ pub fn check(steps: &[Normalise], shape: &[usize]) -> Result<(), DataFault> {
             Normalise::Constants { mean, deviation } => {
                 if mean.len() != channels || deviation.len() != channels {
                     return refuse(format!(
-                        "found {} means and {} deviations, expected {channels} of each for examples of shape {shape:?}",
-                        mean.len(),
-                        deviation.len()
+                        "found {} and {}, expected {channels} of each for examples of shape {shape:?}",
+                        counted(mean.len(), "mean"),
+                        counted(deviation.len(), "deviation")
                     ));
                 }
                 let usable = mean.iter().all(|mean| mean.is_finite())

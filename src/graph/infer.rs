@@ -12,6 +12,7 @@ pub use sequence::{
 
 use super::codes;
 use crate::diag::Code;
+use crate::diag::number::counted;
 
 /// Sizes, batch first.
 pub type Shape = Vec<usize>;
@@ -200,7 +201,9 @@ pub fn conv2d(
         return Err(Fault::new(
             codes::GROUPS,
             format!(
-                "{groups} groups do not divide {channels} input channels and {out} output channels evenly"
+                "{groups} groups do not divide {} and {} evenly",
+                counted(channels, "input channel"),
+                counted(out, "output channel")
             ),
         )
         .help("choose groups that divide both numbers"));
@@ -208,7 +211,12 @@ pub fn conv2d(
     if per_group.checked_mul(groups) != Some(channels) {
         return Err(Fault::new(
             codes::SHAPE,
-            format!("a weight of shape {} in {groups} groups does not fit {channels} channels", text(weight)),
+            format!(
+                "a weight of shape {} in {} does not fit {}",
+                text(weight),
+                counted(groups, "group"),
+                counted(channels, "channel")
+            ),
         ));
     }
     let kernel = [kernel_height, kernel_width];
@@ -304,7 +312,7 @@ pub fn group_norm(x: &[usize], groups: usize) -> Result<usize, Fault> {
         return Err(zero("a size of the input"));
     }
     if !channels.is_multiple_of(groups) {
-        let message = format!("{groups} groups do not divide {channels} channels evenly");
+        let message = format!("{groups} groups do not divide {} evenly", counted(*channels, "channel"));
         return Err(Fault::new(codes::GROUPS, message).help("choose groups that divide the channels"));
     }
     Ok(*channels)

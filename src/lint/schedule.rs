@@ -29,7 +29,8 @@ pub(super) fn lint(subject: &Subject<'_>) -> Vec<Diagnostic> {
         && steps > 0
     {
         let message = format!(
-            "the loss scale grows after {interval} good steps in a row and the run has {}: it can only fall",
+            "the loss scale grows after {} in a row and the run has {}: it can only fall",
+            counted(interval, "good step"),
             counted(steps, "step")
         );
         let diagnostic = Diagnostic::warning(codes::SCHEDULE_LENGTH, message);

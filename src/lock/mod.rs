@@ -24,8 +24,8 @@ pub(crate) mod tests;
 mod tuning_tests;
 
 pub use check::{
-    Dropped, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity, is_current, retune,
-    update_node,
+    Dropped, ONE_AS_SEVERAL, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity,
+    is_current, retune, update_node,
 };
 pub use derive::{LockInput, ParameterLine, SourceFile, derive};
 pub use hash::{entries_digest, run_id};

@@ -28,11 +28,14 @@ pub enum When {
 }
 
 impl When {
-    /// The condition in words, which are in locks and records: they stay as they are, whatever the number.
+    /// The condition in words, which are in locks and records.
     pub fn text(self) -> String {
         match self {
             Self::Step(step) => format!("from step {step}"),
+            Self::Skipped(1) => "after 1 skipped step".to_owned(),
             Self::Skipped(steps) => format!("after {steps} skipped steps"),
+            // One is a row of its own.
+            Self::SkippedInRow(1) => "after 1 skipped step in a row".to_owned(),
             Self::SkippedInRow(steps) => format!("after {steps} skipped steps in a row"),
         }
     }

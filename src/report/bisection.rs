@@ -3,6 +3,7 @@
 use super::number::{count, short_digests};
 use super::style::{Meaning, paint};
 use super::words::ulps;
+use crate::diag::number::counted;
 use crate::diff::FieldDifference;
 use crate::digest::Digest;
 use crate::exec::bisect::{ElementDifference, OpDifference};
@@ -162,8 +163,8 @@ pub fn text(bisection: &Bisection, color: bool) -> String {
         }
     }
     if bisection.op.is_none() && bisection.reason.is_none() && bisection.step.is_some() {
-        let calls = count(bisection.calls as u64);
-        line(format!("same: no op differs between {} in {calls} calls", bisection.kernels()), Meaning::Good);
+        let calls = counted(bisection.calls, "call");
+        line(format!("same: no op differs between {} in {calls}", bisection.kernels()), Meaning::Good);
     }
     for side in bisection.sides.iter().filter(|side| !side.gives.is_empty()) {
         let names: Vec<&str> =

@@ -75,7 +75,7 @@ fn row(repeated: &Repeated) -> Vec<super::table::Cell> {
             )
         }
         _ if repeated.state == Some(false) => "the state at its end is another one".to_owned(),
-        _ => format!("{} digests", verdict.compared + usize::from(repeated.state.is_some())),
+        _ => counted(verdict.compared + usize::from(repeated.state.is_some()), "digest"),
     };
     let begin = if segment.begin.is_some() { "from its state" } else { "from the start" };
     vec![

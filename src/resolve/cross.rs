@@ -32,8 +32,8 @@ fn accumulate(
     let diagnostic = Diagnostic::error(
         codes::ACCUMULATE_LAST,
         format!(
-            "gradients of {} batches make one step, and the last batch may be smaller",
-            plan.train.accumulate
+            "gradients of {} make one step, and the last batch may be smaller",
+            counted(plan.train.accumulate, "batch")
         ),
     );
     let diagnostic = match place("train", "accumulate") {

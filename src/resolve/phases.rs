@@ -6,6 +6,7 @@ use super::lower::Lowering;
 use super::module::{Given, ModuleKind, bind};
 use super::primitives as primitive;
 use super::rule::{NodeRule, Rule};
+use crate::diag::number::counted;
 use crate::diag::{Diagnostic, codes};
 use crate::plan::entries::format_text;
 use crate::plan::{Masters, Phase, Policy, Scaler, When};
@@ -144,8 +145,9 @@ fn histories_differ<'a>(
     let differs = |one: &&Policy| history(one) > 0 && other > 0 && history(one) != other;
     before.find(differs).map(|one| {
         let message = format!(
-            "`{}` keeps the greatest magnitudes of {other} steps here, and `{}` before it those of {}",
+            "`{}` keeps the greatest magnitudes of {} here, and `{}` before it those of {}",
             policy.name,
+            counted(other, "step"),
             one.name,
             history(one)
         );

@@ -3,6 +3,7 @@
 use super::locks::tiny;
 use super::scaling::overflowing;
 use super::{Answer, Place, SMALL};
+use serde_json::Value;
 
 /// The folder of the one run of a place, relative to it.
 fn run_of(place: &Place) -> String {
@@ -109,6 +110,32 @@ fn memory_is_that_of_the_device_of_the_run() {
     // What check says is needed then is what the run is refused for.
     let least = too_much.split("Needs ").nth(1).and_then(|rest| rest.split(" even").next()).expect("a size");
     says(&run, &[&format!("the run needs {least} of memory")]);
+}
+
+#[test]
+fn programs_are_told_whether_a_run_fits() {
+    let place = Place::with_manifest(&SMALL.replace("std:precision/amp-fp16", "std:precision/fp32"));
+    let memory = |size: &str, code| {
+        let arguments = ["check", "--json", "--device-memory", size];
+        place.amp(&arguments).ends(code).json()["memory"].clone()
+    };
+    let bytes = |memory: &Value, name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("{memory:#}"));
+    let roomy = memory("1GiB", 0);
+    assert_eq!((&roomy["fit"], bytes(&roomy, "available_bytes")), (&"fits".into(), 1 << 30));
+    // A CPU has nothing beside what a step has.
+    assert_eq!((&roomy["recomputed"], bytes(&roomy, "beside_bytes")), (&Value::Null, 0));
+    let needed = bytes(&roomy, "needed_bytes");
+    assert_eq!(needed, bytes(&roomy, "persistent_bytes") + bytes(&roomy, "results_bytes"));
+    assert_eq!(memory(&format!("{needed}B"), 0)["fit"], "fits");
+    let least = bytes(&memory("1KiB", 1)["recomputed"], "needed_bytes");
+    assert!(least < needed, "{least} of {needed}");
+    assert_eq!(memory(&format!("{}B", least - 1), 1)["fit"], "does-not-fit");
+    let again = memory(&format!("{least}B"), 0);
+    assert_eq!((&again["fit"], bytes(&again, "needed_bytes")), (&"fits-recomputed".into(), needed));
+    assert!(place.amp(&["check", "--json"]).ends(0).json().get("memory").is_none(), "nobody asked");
+    std::fs::remove_file(place.path("data/digits.csv.gz")).expect("the digits");
+    let unknown = memory("1GiB", 7);
+    assert_eq!((&unknown["fit"], &unknown["needed_bytes"]), (&"unknown".into(), &Value::Null));
 }
 
 #[test]

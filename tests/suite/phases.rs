@@ -169,3 +169,18 @@ fn complaints_name_tests_that_there_are() {
         assert!(sources.contains(&format!("fn {name}()")), "{}: there is no test `{name}`", cells[1]);
     }
 }
+
+#[test]
+fn one_skipped_step_is_one_and_locks_that_said_several_are_followed() {
+    let place = Place::with_manifest(&changing().replace("skipped-in-row=3", "skipped-in-row=1"));
+    let _ = place.amp(&["lock"]).ends(0);
+    let lock = place.read("manifest.lock");
+    let line = "after 1 skipped step in a row std:precision/amp-bf16";
+    assert!(lock.contains(line), "{lock}");
+    place.write("manifest.lock", lock.replace(line, &line.replace("step", "steps")));
+    let answer = place.amp(&["run", "--locked", "-q"]).ends(0);
+    assert!(answer.stderr.contains("it counts one skipped step as several"), "{}", answer.stderr);
+    assert_eq!(changes(&place, ".amp")[0].3, "after 1 skipped step in a row");
+    let _ = place.amp(&["lock"]).ends(0);
+    assert!(place.read("manifest.lock").contains(line));
+}

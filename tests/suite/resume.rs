@@ -200,6 +200,24 @@ fn two_processes_on_one_run_are_one_too_many() {
 }
 
 #[test]
+fn a_run_that_cannot_be_resumed_leaves_the_lock_as_it_was() {
+    let place = Place::with_manifest(RICH);
+    let answer = place.amp(&["run", "--resume=9"]).ends(2);
+    assert!(answer.stderr.contains("no run `9`"), "{}", answer.stderr);
+    assert!(!answer.stderr.contains("Locked") && !place.path("manifest.lock").exists(), "{}", answer.stderr);
+    let _ = place.amp(&["run", "-q"]).ends(0);
+    let lock = place.read("manifest.lock");
+    // Another rule for states is the same run under another lock; another seed is another run.
+    for (from, to) in [("keep=2", "keep=3"), ("seed=7", "seed=8")] {
+        assert!(RICH.contains(from));
+        place.write("manifest.kdl", RICH.replacen(from, to, 1));
+        let answer = place.amp(&["run", "--resume=9"]).ends(2);
+        assert!(answer.stderr.contains("no run `9`"), "{}", answer.stderr);
+        assert_eq!(place.read("manifest.lock"), lock);
+    }
+}
+
+#[test]
 fn a_rule_for_checkpoints_changes_no_bit_and_no_run_id() {
     let place = Place::with_manifest(RICH);
     let with = place.amp(&["run", "--json"]).ends(0).json();

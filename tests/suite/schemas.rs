@@ -142,6 +142,8 @@ fn every_document_agrees_with_its_schema() {
         "lock --check",
         "lock --lockfile a.lock",
         "check",
+        "check --device-memory 1GiB",
+        "check --device-memory 1KiB",
         "check faulty.kdl",
         "fmt --check unformatted.kdl",
         "env",

@@ -7,7 +7,7 @@ use super::super::{Exit, Failure, Ui};
 use super::python::{self, Python};
 use super::steps::{Steps, Times, steps_of_block};
 use crate::arithmetic::half::Format;
-use crate::diag::number::bytes;
+use crate::diag::number::{bytes, counted};
 use crate::exec::backend::Batch;
 use crate::exec::start::Start;
 use crate::graph::{Op, StepGraph};
@@ -255,8 +255,8 @@ impl Opponent {
         }
         for row in rows {
             ui.data(&format!(
-                "  losses of the first {} steps from the same parameters and batches, nothing dropped, {}: at most {:.1e} of themselves apart",
-                losses.len(),
+                "  losses of the first {} from the same parameters and batches, nothing dropped, {}: at most {:.1e} of themselves apart",
+                counted(losses.len(), "step"),
                 row.mode,
                 comparison.largest(row)
             ));

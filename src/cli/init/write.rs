@@ -52,7 +52,7 @@ pub fn text_manifest(kind: &Kind, file: &str, look: &TextLook, length: usize) ->
         false => (look.characters, "characters", look.alphabet.max(2)),
     };
     let mut text = "amp 1\n\n".to_owned();
-    let _ = writeln!(text, "// A text of {count} {unit}, {} different characters.", look.alphabet);
+    let _ = writeln!(text, "// A text of {count} {unit}, {}.", counted(look.alphabet, "different character"));
     let _ = writeln!(text, "run {} seed=42 guarantee=\"portable\"\n", quoted(&name));
     text.push_str("environment \"std:environments/cpu\"\n\n");
     let _ = writeln!(text, "data {} {{\nsource {}", quoted(&name), quoted(file));

@@ -8,6 +8,7 @@
 
 use super::decode::{MOST_PIXELS, Raster, cut_off, refuse, too_large};
 use crate::data::DataFault;
+use crate::diag::number::counted;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -131,7 +132,9 @@ fn header(segment: &[u8]) -> Result<Frame, DataFault> {
     let side = |high: &u8, low: &u8| usize::from(u16::from_be_bytes([*high, *low]));
     let size = [side(height_high, height_low), side(width_high, width_low)];
     if *bits != 8 {
-        return Err(refuse(format!("found {bits} bits for each colour, expected 8")).help(SAVE_AGAIN));
+        return Err(
+            refuse(format!("found {} for each colour, expected 8", counted(*bits, "bit"))).help(SAVE_AGAIN)
+        );
     }
     if size.contains(&0) {
         let [height, width] = size;

@@ -57,26 +57,39 @@ impl BlockSums for PlainSums {
     }
 }
 
+/// A strip of a block.
+#[inline(always)]
+pub(super) fn strip_of(block: &[f32; BLOCK], from: usize) -> &[f32; STRIP] {
+    &block.as_chunks().0[from / STRIP]
+}
+
+/// The two sums of a block.
+#[inline(always)]
+pub(super) fn sum_block<S: BlockSums>(keys: &Keys, block: &[f32; BLOCK], bytes: &mut [u8; BYTES]) {
+    let mut sums = S::new();
+    for from in (0..HALF).step_by(STRIP) {
+        sums.add(keys, from, strip_of(block, from), strip_of(block, from + HALF));
+    }
+    sums.write(keys, block, bytes);
+}
+
 /// The two sums of each whole block.
 #[inline(always)]
 fn sum_blocks<S: BlockSums>(keys: &Keys, values: &[f32], out: &mut [u8]) {
     let (blocks, _) = values.as_chunks::<BLOCK>();
     let (bytes, _) = out.as_chunks_mut::<BYTES>();
     for (block, bytes) in blocks.iter().zip(bytes) {
-        let (low, high) = block.split_at(HALF);
-        let mut sums = S::new();
-        let strips = low.as_chunks::<STRIP>().0.iter().zip(high.as_chunks::<STRIP>().0);
-        for (index, (low, high)) in strips.enumerate() {
-            sums.add(keys, index * STRIP, low, high);
-        }
-        sums.write(keys, block, bytes);
+        sum_block::<S>(keys, block, bytes);
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2 {
-    use super::{BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP, sum_blocks};
+    use super::{BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP, sum_block, sum_blocks};
     use std::arch::x86_64::*;
+
+    /// Odd words in the places of even ones.
+    pub const ODD: i32 = 0b11_11_01_01;
 
     /// Words of a register.
     const LANES: usize = 8;
@@ -112,7 +125,8 @@ pub(super) mod avx2 {
                         let a = _mm256_add_epi32(low, key(from + at));
                         let b = _mm256_add_epi32(high, key(from + at + HALF));
                         sums[0] = _mm256_add_epi64(sums[0], _mm256_mul_epu32(a, b));
-                        let (a, b) = (_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+                        // Shuffled, not shifted, which would take a port of the multiplications.
+                        let (a, b) = (_mm256_shuffle_epi32::<ODD>(a), _mm256_shuffle_epi32::<ODD>(b));
                         sums[1] = _mm256_add_epi64(sums[1], _mm256_mul_epu32(a, b));
                     }
                 }
@@ -124,7 +138,7 @@ pub(super) mod avx2 {
             // SAFETY: whoever inlines this has AVX2.
             if unsafe { _mm256_movemask_ps(self.nan) } != 0 {
                 // Every NaN counts as one value, which is worth a slow block.
-                return sum_blocks::<PlainSums>(keys, block, bytes);
+                return sum_block::<PlainSums>(keys, block, bytes);
             }
             for (sums, bytes) in self.sums.as_chunks::<2>().0.iter().zip(bytes.chunks_exact_mut(BYTES / 2)) {
                 let mut lanes = [0_u64; 4];
@@ -141,6 +155,61 @@ pub(super) mod avx2 {
     #[target_feature(enable = "avx2")]
     pub fn blocks(keys: &Keys, values: &[f32], out: &mut [u8]) {
         sum_blocks::<Avx2Sums>(keys, values, out);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx512 {
+    use super::avx2::ODD;
+    use super::{BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP, sum_block};
+    use std::arch::x86_64::*;
+
+    /// The same with registers of a whole strip; to be inlined into code for machines with AVX-512.
+    pub struct Avx512Sums {
+        /// Of even and of odd words under the first key, then under the second.
+        sums: [__m512i; 4],
+        /// Where a word was NaN.
+        nan: __mmask16,
+    }
+
+    impl BlockSums for Avx512Sums {
+        #[inline(always)]
+        fn new() -> Self {
+            // SAFETY: whoever inlines this has AVX-512.
+            unsafe { Self { sums: [_mm512_setzero_si512(); 4], nan: 0 } }
+        }
+
+        #[inline(always)]
+        fn add(&mut self, keys: &Keys, from: usize, low: &[f32; STRIP], high: &[f32; STRIP]) {
+            debug_assert!(from + STRIP <= HALF);
+            // SAFETY: whoever inlines this has AVX-512; a strip has as many words as a register, and a strip from `from`, and from half a
+            // block later, is inside of a key.
+            unsafe {
+                let (low, high) = (_mm512_loadu_ps(low.as_ptr()), _mm512_loadu_ps(high.as_ptr()));
+                self.nan |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(low, high);
+                let (low, high) = (_mm512_castps_si512(low), _mm512_castps_si512(high));
+                for (sums, key) in self.sums.as_chunks_mut::<2>().0.iter_mut().zip(&keys.0) {
+                    let key = |place: usize| _mm512_loadu_si512(key.as_ptr().add(place).cast());
+                    let a = _mm512_add_epi32(low, key(from));
+                    let b = _mm512_add_epi32(high, key(from + HALF));
+                    sums[0] = _mm512_add_epi64(sums[0], _mm512_mul_epu32(a, b));
+                    let (a, b) = (_mm512_shuffle_epi32::<ODD>(a), _mm512_shuffle_epi32::<ODD>(b));
+                    sums[1] = _mm512_add_epi64(sums[1], _mm512_mul_epu32(a, b));
+                }
+            }
+        }
+
+        #[inline(always)]
+        fn write(self, keys: &Keys, block: &[f32; BLOCK], bytes: &mut [u8; BYTES]) {
+            if self.nan != 0 {
+                return sum_block::<PlainSums>(keys, block, bytes);
+            }
+            for (sums, bytes) in self.sums.as_chunks::<2>().0.iter().zip(bytes.chunks_exact_mut(BYTES / 2)) {
+                // SAFETY: whoever inlines this has AVX-512. The sum's bits are those of the sum mod 2^64.
+                let sum = unsafe { _mm512_reduce_add_epi64(_mm512_add_epi64(sums[0], sums[1])) };
+                bytes.copy_from_slice(&sum.to_le_bytes());
+            }
+        }
     }
 }
 

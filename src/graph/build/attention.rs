@@ -4,6 +4,7 @@ use super::super::infer::{self, Fault, HeadSizes};
 use super::super::{Attention, DType, Disentangled, Op, PositionBuckets, Role, ValueId, codes};
 use super::layer::dropout_stream;
 use super::{Builder, Place};
+use crate::diag::number::counted;
 use crate::plan::LayerKind;
 use std::collections::BTreeSet;
 
@@ -173,7 +174,11 @@ impl Builder {
             }
             LayerKind::Learned { rows, size, weight_init } => {
                 if rows == 0 || size == 0 {
-                    let message = format!("a table of {rows} rows of {size} numbers holds nothing");
+                    let message = format!(
+                        "a table of {} of {} holds nothing",
+                        counted(rows, "row"),
+                        counted(size, "number")
+                    );
                     self.fault(place, Some(x), Fault::new(codes::ZERO, message));
                     return None;
                 }

@@ -3,6 +3,7 @@
 use super::super::infer::{self, Fault, Shape};
 use super::super::{DType, Op, ValueId, codes};
 use super::{Builder, LabelKind, Place};
+use crate::diag::number::counted;
 use crate::diag::{FileId, Label, Span};
 use crate::graph::places::place;
 use crate::plan::{Block, Loss, Plan};
@@ -101,11 +102,12 @@ impl Builder {
             let fault = Fault::new(
                 codes::CLASSES,
                 format!(
-                    "the data has {classes} classes, and the model's output {} has {outputs}",
+                    "the data has {}, and the model's output {} has {outputs}",
+                    counted(classes, "class"),
                     infer::text(&shape)
                 ),
             )
-            .help(format!("make the model's last layer give {classes} outputs"));
+            .help(format!("make the model's last layer give {}", counted(classes, "output")));
             self.fault(place, Some(prediction), fault);
             return None;
         }

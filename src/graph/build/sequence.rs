@@ -6,6 +6,7 @@
 use super::super::infer::{self, Fault};
 use super::super::{DType, Op, ValueId, codes};
 use super::{Builder, Place};
+use crate::diag::number::counted;
 use crate::plan::Initialiser;
 
 impl Builder {
@@ -28,8 +29,10 @@ impl Builder {
             self.fault(place, Some(x), Fault::new(codes::NUMBER, message));
         }
         if let Some(tokens) = self.tokens.filter(|tokens| x == self.graph.features && *tokens > vocabulary) {
-            let message =
-                format!("the data has {tokens} tokens, and the vocabulary ends before {vocabulary}");
+            let message = format!(
+                "the data has {}, and the vocabulary ends before {vocabulary}",
+                counted(tokens, "token")
+            );
             let fault = Fault::new(codes::NUMBER, message).help(format!("write `vocabulary={tokens}`"));
             self.fault(place, Some(x), fault);
         }

@@ -7,6 +7,7 @@ mod scaled;
 
 use super::super::infer::{self, Fault};
 use super::super::{DType, Op, Value};
+use crate::diag::number::counted;
 use crate::plan::Optimizer;
 
 /// Checks the edges of one node against its op.
@@ -108,9 +109,9 @@ impl<'a> Edges<'a> {
     fn counts<const I: usize, const O: usize>(self) -> Result<([&'a Value; I], [&'a Value; O]), String> {
         let wrong = || {
             format!(
-                "has {} operands and {} results, and must have {I} and {O}",
-                self.inputs.len(),
-                self.outputs.len()
+                "has {} and {}, and must have {I} and {O}",
+                counted(self.inputs.len(), "operand"),
+                counted(self.outputs.len(), "result")
             )
         };
         let inputs = <[&Value; I]>::try_from(self.inputs).map_err(|_| wrong())?;
@@ -377,7 +378,7 @@ fn group_norm(
 ) -> Result<(), String> {
     let channels = infer::group_norm(&x.shape, groups).map_err(|fault| fault.message)?;
     require(parameters.len() == 2 * usize::from(affine), || {
-        format!("has {} parameters with affine={affine}", parameters.len())
+        format!("has {} with affine={affine}", counted(parameters.len(), "parameter"))
     })?;
     dtypes(parameters, DType::F32)?;
     dtypes(&statistics, DType::F32)?;
@@ -430,7 +431,9 @@ fn backward(op: &Op, edges: Edges) -> Result<(), String> {
             };
             alike(dy, &[x, dx])?;
             group_norm(*groups, *affine, x, parameters, [mean, rstd])?;
-            require(gamma.len() == usize::from(*affine), || format!("has {} weights", gamma.len()))?;
+            require(gamma.len() == usize::from(*affine), || {
+                format!("has {}", counted(gamma.len(), "weight"))
+            })?;
             gamma.iter().zip(parameters).try_for_each(|(gamma, dgamma)| alike(dgamma, &[gamma]))
         }
         Op::SliceBackward { axis, start } => {
@@ -620,7 +623,7 @@ fn split_flag<'a>(
     }
     match edges.inputs.split_last() {
         Some((flag, inputs)) if inputs.len() == before => Ok((Edges { inputs, ..edges }, Some(flag))),
-        _ => Err(format!("has {} operands, and must have {}", edges.inputs.len(), before + 1)),
+        _ => Err(format!("has {}, and must have {}", counted(edges.inputs.len(), "operand"), before + 1)),
     }
 }
 
@@ -639,7 +642,11 @@ fn parameter_update(rule: &Optimizer, found: bool, clipped: bool, edges: Edges) 
         return Err("has too few operands or results".to_owned());
     };
     require(rest.len() == flags + states && new_states.len() == states, || {
-        format!("has {} operands after the step and {} state results", rest.len(), new_states.len())
+        format!(
+            "has {} after the step and {}",
+            counted(rest.len(), "operand"),
+            counted(new_states.len(), "state result")
+        )
     })?;
     scalar(learning_rate, DType::F32)?;
     scalar(step, DType::I32)?;

@@ -76,7 +76,7 @@ fn shapes_dtypes_and_counts() {
     let mut broken = graph();
     let linear = position(&broken.nodes, "linear");
     broken.nodes[linear].inputs.pop();
-    says(&check_graph(&broken), "has 2 operands and 1 results, and must have 3 and 1");
+    says(&check_graph(&broken), "has 2 operands and 1 result, and must have 3 and 1");
 
     let mut broken = graph();
     let cast = broken.nodes[0].outputs[0].index();

@@ -1,6 +1,7 @@
 //! Shape rules of attention and of what is made for it.
 
 use super::{Fault, Shape, elements, text};
+use crate::diag::number::counted;
 use crate::graph::codes;
 
 /// The sizes of the heads that operands are cut into.
@@ -26,8 +27,11 @@ fn head_size(heads: usize, features: usize) -> Result<usize, Fault> {
     if heads > 0 && features.is_multiple_of(heads) && features > 0 {
         return Ok(features / heads);
     }
-    Err(Fault::new(codes::SHAPE, format!("{features} features cannot be cut into {heads} heads of one size"))
-        .help("make the last axis of the operands a multiple of `heads`"))
+    Err(Fault::new(
+        codes::SHAPE,
+        format!("{} cannot be cut into {heads} heads of one size", counted(features, "feature")),
+    )
+    .help("make the last axis of the operands a multiple of `heads`"))
 }
 
 /// [query: (N, T, H·D), key and value: (N, S, H·D), bias: broadcast to (N, H, T, S), mask: (N, S)].
@@ -145,16 +149,19 @@ pub fn relative_position_bias(
     let least = if bidirectional { 4 } else { 2 };
     let even = !bidirectional || buckets.is_multiple_of(2);
     if heads == 0 || !even || !(least..=MOST_BUCKETS).contains(&buckets) {
-        let message =
-            format!("{heads} heads of {buckets} buckets are too few, too many, or cannot be halved");
+        let message = format!(
+            "{} of {} are too few, too many, or cannot be halved",
+            counted(heads, "head"),
+            counted(buckets, "bucket")
+        );
         return Err(Fault::new(codes::NUMBER, message).help(format!(
             "use at least 1 head and {least} to {MOST_BUCKETS} buckets, an even number of them for both directions"
         )));
     }
     let single = buckets / least;
     if max_distance <= single {
-        let message =
-            format!("max-distance is {max_distance}, and {single} distances have buckets of their own");
+        let own = if single == 1 { "has a bucket of its own" } else { "have buckets of their own" };
+        let message = format!("max-distance is {max_distance}, and {} {own}", counted(single, "distance"));
         return Err(Fault::new(codes::NUMBER, message).help(format!("make it at least {}", single + 1)));
     }
     Ok(vec![1, heads, *length, *length])
@@ -172,7 +179,11 @@ pub fn disentangled_bias(
 ) -> Result<HeadSizes, Fault> {
     let even = buckets.is_multiple_of(2) && (4..=MOST_BUCKETS).contains(&buckets);
     if !even || max_position <= buckets / 2 + 1 {
-        let message = format!("{buckets} buckets up to position {max_position} leave no steps");
+        let message = format!(
+            "{} up to position {max_position} {} no steps",
+            counted(buckets, "bucket"),
+            if buckets == 1 { "leaves" } else { "leave" }
+        );
         return Err(Fault::new(codes::NUMBER, message).help(format!(
             "use an even number of 4 to {MOST_BUCKETS} buckets, and a `max-position` above half of it plus 1"
         )));

@@ -2,6 +2,7 @@
 
 use super::super::codes;
 use super::{Fault, Shape, checked_axis, elements, planes, text, zero};
+use crate::diag::number::counted;
 
 /// y of [weight: (V, C), index: (…)].
 ///
@@ -83,8 +84,11 @@ pub fn rotary_position(x: &[usize], heads: usize) -> Result<(), Fault> {
     if features.is_multiple_of(heads) && (features / heads).is_multiple_of(2) {
         return Ok(());
     }
-    let message =
-        format!("{features} features in {heads} heads are no pairs: each head must have an even number");
+    let message = format!(
+        "{} in {} are no pairs: each head must have an even number",
+        counted(features, "feature"),
+        counted(heads, "head")
+    );
     Err(Fault::new(codes::SHAPE, message)
         .help("choose heads so that twice their number divides the features"))
 }

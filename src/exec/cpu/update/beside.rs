@@ -1,10 +1,13 @@
 //! Updates that leave the fingerprint of the new parameters. Divisions and roots keep the divider busy for most of an update's time, and
-//! the sums' multiplications are done meanwhile: a block's two halves are updated strip by strip, and each strip is summed at once.
+//! the sums' multiplications are done meanwhile: while a block is updated, strip by strip, the one before it is summed, which is in the
+//! first-level cache still. Memory is asked for ahead, for a block's end comes too often for the machine to find the pattern by itself.
 
 use crate::arithmetic::Isa;
+use crate::exec::cpu::fingerprint::{
+    BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP, strip_of, sum_block,
+};
 #[cfg(target_arch = "x86_64")]
-use crate::exec::cpu::fingerprint::avx2::Avx2Sums;
-use crate::exec::cpu::fingerprint::{BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP};
+use crate::exec::cpu::fingerprint::{avx2::Avx2Sums, avx512::Avx512Sums};
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cpu::vector::{CHEAP, Units, grain, parallel};
 
@@ -28,8 +31,8 @@ pub fn update_and_fingerprint<const N: usize>(
     });
 }
 
-/// Runs blocks with the instructions of a set. Machines with AVX-512 take AVX2: they have three ports for vectors of that width and two
-/// for wider ones, and their divider gives no more with those.
+/// Runs blocks with the instructions of a set: those that the update would take by itself. A moment that fades away is a subnormal number
+/// for the rest of a run, and each instruction on some costs 150 cycles however wide it is, so that narrower ones cost twice as much.
 fn run<const N: usize>(
     isa: Isa,
     values: [&mut [f32]; N],
@@ -39,8 +42,11 @@ fn run<const N: usize>(
 ) {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Isa::available` gives these values only where the machine has AVX2.
-        Isa::Avx2 | Isa::Avx512 => unsafe { avx2(values, gradients, sums, rule) },
+        // SAFETY: `Isa::available` gives this value only where the machine has AVX2.
+        Isa::Avx2 => unsafe { avx2(values, gradients, sums, rule) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Isa::available` gives this value only where the machine has these features.
+        Isa::Avx512 => unsafe { avx512(values, gradients, sums, rule) },
         _ => body::<N, PlainSums>(values, gradients, sums, rule),
     }
 }
@@ -56,6 +62,17 @@ fn avx2<const N: usize>(
     body::<N, Avx2Sums>(values, gradients, sums, rule);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512<const N: usize>(
+    values: [&mut [f32]; N],
+    gradients: &[f32],
+    sums: (&Keys, &mut [u8]),
+    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+) {
+    body::<N, Avx512Sums>(values, gradients, sums, rule);
+}
+
 #[inline(always)]
 fn body<const N: usize, S: BlockSums>(
     values: [&mut [f32]; N],
@@ -66,44 +83,90 @@ fn body<const N: usize, S: BlockSums>(
     let mut values = values.map(|values| values.as_chunks_mut::<BLOCK>());
     let (whole, rest) = gradients.as_chunks::<BLOCK>();
     let (bytes, _) = out.as_chunks_mut::<BYTES>();
-    for (index, (gradients, bytes)) in whole.iter().zip(&mut *bytes).enumerate() {
-        let mut block = values.each_mut().map(|(blocks, _)| &mut blocks[index]);
+    for (index, gradients) in whole.iter().enumerate() {
+        let mut before = None;
+        let now = values.each_mut().map(|(blocks, _)| {
+            let (earlier, now) = blocks.split_at_mut(index);
+            before = before.or(earlier.last());
+            &mut now[0]
+        });
         let mut sums = S::new();
-        for from in (0..HALF).step_by(STRIP) {
-            let words = [from, from + HALF].map(|at| strip(&mut block, gradients, at, rule));
-            sums.add(keys, from, &words[0], &words[1]);
+        update_block(now, gradients, rule, (keys, before, &mut sums));
+        if let Some(before) = before {
+            sums.write(keys, before, &mut bytes[index - 1]);
         }
-        sums.write(keys, block[0], bytes);
+    }
+    if let (Some(block), Some(bytes)) = (values[0].0.last(), bytes[..whole.len()].last_mut()) {
+        sum_block::<S>(keys, block, bytes);
     }
     if let Some(bytes) = bytes.get_mut(whole.len()) {
         last::<N, S>(values.map(|(_, rest)| rest), rest, (keys, bytes), rule);
     }
 }
 
-/// Updates the elements from `at` on by the rule; returns the new parameters.
+/// Updates a block by the rule and adds up the one before it, if there is one. The sums are no closure's: one that is not inlined would be
+/// compiled without the instructions that they need.
 #[inline(always)]
-fn strip<const N: usize>(
+fn update_block<const N: usize, S: BlockSums>(
+    mut block: [&mut [f32; BLOCK]; N],
+    gradients: &[f32; BLOCK],
+    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    (keys, before, sums): (&Keys, Option<&[f32; BLOCK]>, &mut S),
+) {
+    for at in (0..BLOCK).step_by(RUN) {
+        for line in (at..at + RUN).step_by(LINE) {
+            block.iter().for_each(|values| ask_for(values, line + AHEAD));
+            ask_for(gradients, line + AHEAD);
+        }
+        update_run(&mut block, gradients, at, rule);
+        if let Some(before) = before {
+            for from in (at / 2..(at + RUN) / 2).step_by(STRIP) {
+                sums.add(keys, from, strip_of(before, from), strip_of(before, from + HALF));
+            }
+        }
+    }
+}
+
+/// Elements that are updated between sums: enough to stay a loop, which is made vector code.
+const RUN: usize = 64;
+
+/// Elements of a line of a cache.
+const LINE: usize = 16;
+
+/// How many elements before they are needed memory is asked for them.
+const AHEAD: usize = 256;
+
+/// Asks for the memory of an element, which may lie behind the block's end.
+#[inline(always)]
+fn ask_for(block: &[f32; BLOCK], element: usize) {
+    let place = block.as_ptr().wrapping_add(element);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every machine of this kind has the instruction, which reads nothing and takes any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// Updates the elements from `at` on by the rule.
+#[inline(always)]
+fn update_run<const N: usize>(
     block: &mut [&mut [f32; BLOCK]; N],
     gradients: &[f32; BLOCK],
     at: usize,
     rule: impl Fn([f32; N], f32) -> [f32; N],
-) -> [f32; STRIP] {
-    // Written apart, so that the loop is vector code: nothing that it writes can be what it reads.
-    let mut new = [[0.0; STRIP]; N];
-    for lane in 0..STRIP {
-        let mut old = [0.0; N];
-        for (old, values) in old.iter_mut().zip(block.iter()) {
-            *old = values[at + lane];
-        }
-        let results = rule(old, gradients[at + lane]);
-        for (new, result) in new.iter_mut().zip(results) {
-            new[lane] = result;
+) {
+    let gradients: &[f32; RUN] = &gradients.as_chunks().0[at / RUN];
+    let mut runs = block.each_mut().map(|values| &mut values.as_chunks_mut::<RUN>().0[at / RUN]);
+    for lane in 0..RUN {
+        let old = std::array::from_fn(|value| runs[value][lane]);
+        let new = rule(old, gradients[lane]);
+        for (values, new) in runs.iter_mut().zip(new) {
+            values[lane] = new;
         }
     }
-    for (values, new) in block.iter_mut().zip(&new) {
-        values[at..at + STRIP].copy_from_slice(new);
-    }
-    new[0]
 }
 
 /// A block that is not full, summed as if zero words filled it.
@@ -130,13 +193,7 @@ fn last<const N: usize, S: BlockSums>(
         }
         block[first..first + length].copy_from_slice(&new[0][..length]);
     }
-    let mut sums = S::new();
-    let (low, high) = block.split_at(HALF);
-    let strips = low.as_chunks().0.iter().zip(high.as_chunks().0);
-    for (index, (low, high)) in strips.enumerate() {
-        sums.add(keys, index * STRIP, low, high);
-    }
-    sums.write(keys, &block, bytes);
+    sum_block::<S>(keys, &block, bytes);
 }
 
 /// Up to a strip of elements, and zeros behind them.

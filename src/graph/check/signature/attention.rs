@@ -3,6 +3,7 @@
 use super::super::super::infer;
 use super::super::super::{Attention, DType, Op, Value};
 use super::{Edges, alike, dtype, dtypes, float, inferred, product_of, require, shape};
+use crate::diag::number::counted;
 
 /// Forward ops of this family.
 pub(super) fn forward(op: &Op, edges: Edges) -> Result<(), String> {
@@ -78,7 +79,7 @@ fn gradient(of: &Value, result: &Value) -> Result<(), String> {
 fn attention(rule: &Attention, operands: &[&Value], y: &Value, log_sum_exp: &Value) -> Result<(), String> {
     let [query, key, value, rest @ ..] = operands else { return Err("has too few operands".to_owned()) };
     require(rest.len() == usize::from(rule.bias) + usize::from(rule.mask), || {
-        format!("has {} operands after the value", rest.len())
+        format!("has {} after the value", counted(rest.len(), "operand"))
     })?;
     let (bias, mask) = rest.split_at(usize::from(rule.bias));
     dtypes(rest, DType::F32)?;
@@ -104,7 +105,9 @@ fn disentangled(op: &Op, operands: &[&Value], y: &Value) -> Result<(), String> {
         return Err("is no disentangled bias".to_owned());
     };
     let count = 2 * (usize::from(rule.content_to_position) + usize::from(rule.position_to_content));
-    require(operands.len() == count, || format!("has {} operands, and must have {count}", operands.len()))?;
+    require(operands.len() == count, || {
+        format!("has {}, and must have {count}", counted(operands.len(), "operand"))
+    })?;
     let pairs: Vec<(&[usize], &[usize])> =
         operands.chunks(2).map(|pair| (pair[0].shape.as_slice(), pair[1].shape.as_slice())).collect();
     let sizes = infer::disentangled_bias(rule.heads, rule.buckets, rule.max_position, &pairs)
