@@ -108,7 +108,7 @@ pub trait Backend: Send {
     fn set_group_rate(&mut self, group: usize, rate: f32) -> Result<(), ExecFault>;
 
     /// Begins an optimizer step over the micro-batches given; `number` is the step's (from 0), for random streams. A device works on it
-    /// while the host goes on.
+    /// while the host goes on; where it does ([`Backend::works_beside`]), one step more can be begun before the first is finished.
     ///
     /// # Errors
     /// The device's own.
@@ -128,7 +128,7 @@ pub trait Backend: Send {
         Ok(())
     }
 
-    /// Waits for the step that was begun.
+    /// Waits for the step that was begun, the older one of two.
     ///
     /// # Errors
     /// The device's own; no step was begun.
@@ -193,7 +193,8 @@ pub trait Backend: Send {
         Ok(None)
     }
 
-    /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`.
+    /// What the digest of all parameters is made from, cheap enough for every step: see `docs/numerics.md`. Of the step that was finished
+    /// last, also where the next one was begun.
     ///
     /// # Errors
     /// The device's own.

@@ -162,6 +162,7 @@ fn train_here(
         Ok::<f32, ExecFault>(rate)
     };
     let (mut next, mut begun) = (None, None);
+    let is_certain = is_certain(plan, engine);
     for number in steps.clone() {
         let rate = match begun.take() {
             Some(rate) => rate,
@@ -180,19 +181,24 @@ fn train_here(
         if follows {
             engine.ahead(&next.insert(feed.batches(number + 1, &mut order)).1)?;
         }
-        let (result, seal) = (engine.finish()?, engine.seal()?);
+        let due = is_due(plan.evaluate.every, number + 1, &length);
+        let asked = due || observer.looks(number + 1) || observer.probes(number + 2) || observer.stop();
+        // Where nothing that this step says can change the next one, the device has that before this one ends.
+        if let Some(fed) = next.take_if(|_| follows && !asked && is_certain) {
+            let place = scaling.schedule_step(number + 1);
+            begun = Some(begin(engine, number + 1, place, phases.stage(fed.0), &fed.1)?);
+        }
+        let result = engine.finish()?;
         let (outcome, stage) = (scaling.step(result.skipped), phases.stage(0));
         let change = phases.step(result.skipped, number + 1, scaling.skipped());
         let change = change.filter(|_| number + 1 < length.steps);
-        let due = is_due(plan.evaluate.every, number + 1, &length);
         // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
-        let asked = due || observer.looks(number + 1) || observer.probes(number + 2) || observer.stop();
         let plain = follows && !asked && !result.skipped && result.loss.is_finite() && change.is_none();
         if let Some(fed) = next.take_if(|_| plain) {
             let place = scaling.schedule_step(number + 1);
             begun = Some(begin(engine, number + 1, place, phases.stage(fed.0), &fed.1)?);
         }
-        let step = feed.told(number, rate, &result, &seal, &scaling);
+        let step = feed.told(number, rate, &result, &engine.seal()?, &scaling);
         observer.event(&Event::Step(step))?;
         if result.skipped {
             let mut found = None;
@@ -216,6 +222,12 @@ fn train_here(
         observer.between(number + 1, engine)?;
     }
     Ok(Ending::Finished)
+}
+
+/// Whether each step of a run is the one that its number says, whatever came of those before: none is skipped, and one policy is in
+/// force throughout. A loss that is not finite ends such a run.
+pub fn is_certain(plan: &Plan, engine: &dyn Backend) -> bool {
+    plan.phases.is_empty() && engine.step_graph(0).is_some_and(|step| step.found.is_none())
 }
 
 /// What the steps of a run are fed with: a function of the step's number alone.

@@ -3,7 +3,7 @@
 use crate::exec::backend::{Backend, Batch};
 use crate::exec::clock::Stopwatch;
 use crate::exec::fault::ExecFault;
-use crate::exec::session::Feed;
+use crate::exec::session::{Feed, is_certain};
 use crate::plan::Plan;
 
 use super::super::pipeline::Ready;
@@ -25,6 +25,18 @@ pub struct Steps<'a> {
     pub batches: &'a [Vec<Batch>],
     number: u64,
     rate: f32,
+    order: Order,
+}
+
+/// When a run begins the next step: see `exec::session`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Before the one that goes on is finished.
+    Early,
+    /// When that is finished, before its digest is made.
+    Beside,
+    /// After that.
+    After,
 }
 
 impl<'a> Steps<'a> {
@@ -40,11 +52,20 @@ impl<'a> Steps<'a> {
         for (group, settings) in plan.groups.iter().enumerate() {
             engine.set_group_rate(group, settings.optimizer.learning_rate())?;
         }
-        Ok(Self { engine, batches, number: 0, rate: plan.optimizer.learning_rate() })
+        let order = match (engine.works_beside(), is_certain(plan, engine)) {
+            (true, true) => Order::Early,
+            (true, false) => Order::Beside,
+            (false, _) => Order::After,
+        };
+        Ok(Self { engine, batches, number: 0, rate: plan.optimizer.learning_rate(), order })
     }
 
     fn batch(&self, number: u64) -> &'a [Batch] {
         &self.batches[number as usize % self.batches.len()]
+    }
+
+    fn begin(&mut self) -> Result<(), ExecFault> {
+        self.engine.begin(0, self.batch(self.number), self.number, self.rate)
     }
 
     /// Seconds of so many steps, done as a run does them: see `exec::session`.
@@ -53,18 +74,24 @@ impl<'a> Steps<'a> {
     /// The device's own.
     pub fn timed(&mut self, count: u64) -> Result<f64, ExecFault> {
         let watch = Stopwatch::start();
-        self.engine.begin(0, self.batch(self.number), self.number, self.rate)?;
+        self.begin()?;
         for left in (0..count).rev() {
             self.number += 1;
-            if left > 0 {
+            let next = (left > 0).then_some(self.order);
+            if next.is_some() {
                 self.engine.ahead(self.batch(self.number))?;
             }
-            self.engine.finish()?;
-            let seal = self.engine.seal()?;
-            if left > 0 {
-                self.engine.begin(0, self.batch(self.number), self.number, self.rate)?;
+            if next == Some(Order::Early) {
+                self.begin()?;
             }
-            seal.digest();
+            self.engine.finish()?;
+            if next == Some(Order::Beside) {
+                self.begin()?;
+            }
+            self.engine.seal()?.digest();
+            if next == Some(Order::After) {
+                self.begin()?;
+            }
         }
         Ok(watch.seconds())
     }

@@ -51,6 +51,18 @@ pub trait Device: Send {
     /// The device's own; faults of earlier launches come out here.
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), ExecFault>;
 
+    /// Begins a copy to the host, after all that was launched before, into one of two places (0 or 1). What was there is lost.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn fetch(&mut self, address: u64, bytes: usize, place: usize) -> Result<(), ExecFault>;
+
+    /// Waits for the last copy into a place, and nothing after it, and gives its bytes.
+    ///
+    /// # Errors
+    /// The device's own; faults of earlier launches come out here.
+    fn fetched(&mut self, place: usize) -> Result<&[u8], ExecFault>;
+
     /// Begins a launch.
     ///
     /// # Errors
@@ -113,6 +125,16 @@ pub trait Device: Send {
     /// # Errors
     /// The device's own.
     fn seconds(&mut self, launches: &[Launch]) -> Result<f64, ExecFault>;
+
+    /// Runs launches once, as a recorded graph, and returns the seconds that the device took for each; `None`, and nothing ran, where it
+    /// cannot.
+    ///
+    /// # Errors
+    /// The device's own.
+    fn seconds_each(&mut self, launches: &[Launch]) -> Result<Option<Vec<f64>>, ExecFault> {
+        let _ = launches;
+        Ok(None)
+    }
 
     /// The name of the platform node of locks that results of this device are in: `cuda-sm90`.
     fn platform(&self) -> String;

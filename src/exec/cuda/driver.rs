@@ -13,6 +13,7 @@ mod convolution;
 mod convolution_tests;
 mod cudnn;
 mod images;
+mod landing;
 mod light;
 mod product;
 mod scaled;
@@ -36,6 +37,7 @@ use candle_core::CudaDevice;
 use convolution::Convolutions;
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, DriverError, result, sys};
 use images::Kernels;
+use landing::Landing;
 use product::Products;
 use staging::Staging;
 use std::mem::ManuallyDrop;
@@ -60,6 +62,7 @@ pub struct Driver {
     kernels: Kernels,
     staging: Staging,
     aside: Aside,
+    landings: [Landing; 2],
     graphs: Vec<CudaGraph>,
     allocations: Vec<sys::CUdeviceptr>,
     capability: (u32, u32),
@@ -141,6 +144,7 @@ impl Driver {
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
         let (staging, aside) = (Staging::new()?, Aside::new()?);
+        let landings = [Landing::new()?, Landing::new()?];
         let (workspace, products) = Products::new(candle.cublas_handle(), stream.cu_stream())?;
         let convolutions = Convolutions::new(stream.cu_stream());
         Ok(Self {
@@ -152,6 +156,7 @@ impl Driver {
             kernels,
             staging,
             aside,
+            landings,
             graphs: Vec::new(),
             allocations: vec![workspace],
             capability,
@@ -171,6 +176,15 @@ impl Driver {
 
     /// Records launches as a graph.
     fn record(&mut self, launches: &[Launch]) -> Result<Option<CudaGraph>, ExecFault> {
+        self.record_with(launches, |_, _| Ok(()))
+    }
+
+    /// Records launches as a graph, and what `mark` does on the stream before each of them and after the last.
+    fn record_with(
+        &mut self,
+        launches: &[Launch],
+        mark: impl Fn(usize, sys::CUstream) -> Result<(), ExecFault>,
+    ) -> Result<Option<CudaGraph>, ExecFault> {
         self.bind()?;
         // Functions are loaded when they are first looked up, and loading may wait for the device: not while recording.
         // Asking the library how it makes convolutions may do anything, too.
@@ -189,7 +203,11 @@ impl Driver {
         self.stream
             .begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)
             .map_err(|error| fault("beginning a graph", error))?;
-        let begun = launches.iter().try_for_each(|launch| self.enqueue(launch));
+        let stream = self.stream.cu_stream();
+        let mut numbered = launches.iter().enumerate();
+        let begun = numbered
+            .try_for_each(|(index, launch)| mark(index, stream).and_then(|()| self.enqueue(launch)))
+            .and_then(|()| mark(launches.len(), stream));
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         let ended = self.stream.end_capture(flags);
         begun?;
@@ -306,6 +324,16 @@ impl Device for Driver {
         self.staging.download(address, bytes, self.stream.cu_stream())
     }
 
+    fn fetch(&mut self, address: u64, bytes: usize, place: usize) -> Result<(), ExecFault> {
+        self.bind()?;
+        self.landings[place].fetch(address, bytes, self.stream.cu_stream())
+    }
+
+    fn fetched(&mut self, place: usize) -> Result<&[u8], ExecFault> {
+        self.bind()?;
+        self.landings[place].bytes()
+    }
+
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
         self.bind()?;
         self.enqueue(launch)
@@ -360,6 +388,10 @@ impl Device for Driver {
         self.products.choose(asked, algorithm)
     }
 
+    fn seconds_each(&mut self, launches: &[Launch]) -> Result<Option<Vec<f64>>, ExecFault> {
+        self.time_each(launches)
+    }
+
     fn seconds(&mut self, launches: &[Launch]) -> Result<f64, ExecFault> {
         self.time(launches)
     }
@@ -394,6 +426,7 @@ impl Drop for Driver {
         self.kernels.unload();
         self.staging.free();
         self.aside.close();
+        self.landings.iter_mut().for_each(Landing::free);
         for address in self.allocations.drain(..) {
             // SAFETY: it came from `malloc_sync`, nothing runs any more, and it is freed once. A failure leaves it to the driver.
             let _ = unsafe { result::free_sync(address) };

@@ -64,6 +64,8 @@ fn build() -> Result<libloading::Library, String> {
 /// Runs kernels on the CPU.
 pub struct Emulated {
     blocks: Vec<Box<[Block]>>,
+    /// What `fetch` brought.
+    landed: [Vec<u8>; 2],
     /// What was chosen.
     pub choices: BTreeMap<Asked, Algorithm>,
     /// The algorithms that its library has for any product.
@@ -103,9 +105,12 @@ impl Emulated {
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     pub fn open() -> Option<Self> {
         match library() {
-            Ok(_) => {
-                Some(Self { blocks: Vec::new(), choices: BTreeMap::new(), algorithms: ALGORITHMS.to_vec() })
-            }
+            Ok(_) => Some(Self {
+                blocks: Vec::new(),
+                landed: [Vec::new(), Vec::new()],
+                choices: BTreeMap::new(),
+                algorithms: ALGORITHMS.to_vec(),
+            }),
             Err(reason) => {
                 eprintln!("SKIPPED: the kernels cannot be emulated here ({reason})");
                 None
@@ -154,6 +159,17 @@ impl Device for Emulated {
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
+    }
+
+    fn fetch(&mut self, address: u64, bytes: usize, place: usize) -> Result<(), ExecFault> {
+        let mut landed = vec![0; bytes];
+        self.download(address, &mut landed)?;
+        self.landed[place] = landed;
+        Ok(())
+    }
+
+    fn fetched(&mut self, place: usize) -> Result<&[u8], ExecFault> {
+        Ok(&self.landed[place])
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {

@@ -6,7 +6,7 @@
 use super::blueprint::{Bases, Blueprint, Cell, Footprint, LOSSES, Placed, REPORT, Section};
 use super::convolution::Convolutions;
 use super::device::Device;
-use super::dispatch::Arithmetic;
+use super::dispatch::{self, Arithmetic};
 use super::launch::{Launch, Tensor};
 use super::rate;
 use crate::arithmetic::Isa;
@@ -19,12 +19,22 @@ use crate::exec::initialise;
 use crate::exec::reference::fingerprint::Keys;
 use crate::exec::schedule::decimal;
 use crate::graph::{DType, StepGraph, ValueId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 struct Stage {
     step: StepGraph,
     train: Placed,
     evaluation: Placed,
+}
+
+/// A step that was begun and not finished.
+struct Begun {
+    stage: usize,
+    /// The losses of its micro-batches that were read already.
+    losses: Vec<f32>,
+    micro_batches: usize,
+    /// Where its report comes to the host.
+    place: usize,
 }
 
 /// Trains and evaluates on a device.
@@ -38,15 +48,17 @@ pub struct Engine {
     stages: Vec<Stage>,
     culprit: Option<String>,
     fingerprint: Section,
-    /// The step that was begun: its stage, and the losses of its micro-batches that were read already.
-    begun: Option<(usize, Vec<f32>, usize)>,
+    /// Two at the most, the older one first.
+    begun: VecDeque<Begun>,
+    /// Where the report of the next step comes to.
+    next_place: usize,
+    /// Where the report of the step is that was finished last, with the sums of the fingerprint; `None` where nobody has them.
+    sealed: Option<usize>,
     /// Whether the first micro-batch of the next step waits on the device.
     ahead: bool,
-    /// The sums of the fingerprint, where nothing changed since they were read.
-    sums: Option<Vec<u8>>,
     /// The stage that evaluates.
     evaluated: usize,
-    /// Seconds and calls by kernel, when somebody measures; launches are then waited for one by one.
+    /// Seconds and calls by kernel, when somebody measures.
     profile: Option<BTreeMap<String, OpTime>>,
 }
 
@@ -88,9 +100,10 @@ impl Engine {
             stages,
             culprit: None,
             fingerprint,
-            begun: None,
+            begun: VecDeque::new(),
+            next_place: 0,
+            sealed: None,
             ahead: false,
-            sums: None,
             evaluated: 0,
             profile: None,
         };
@@ -248,8 +261,9 @@ impl Engine {
         {
             let Some(target) = train.tensor_of(value) else { continue };
             let from = self.bases.constants + self.blueprint.batch_place(part) as u64;
-            let bytes = held.len() * 4;
-            self.device.launch(&Launch::Copy { from, to: target.address, bytes })?;
+            if let Some(copy) = dispatch::copy_words(from, target.address, held.len()) {
+                self.device.launch(&copy)?;
+            }
         }
         self.device.free_aside()
     }
@@ -303,7 +317,7 @@ impl Backend for Engine {
         match self.place(name) {
             Some((address, cell)) if !cell.integer && cell.elements == values.len() => {
                 self.device.upload(address, &float_bytes(values))?;
-                self.sums = None;
+                self.sealed = None;
                 Ok(true)
             }
             _ => Ok(false),
@@ -351,8 +365,13 @@ impl Backend for Engine {
     }
 
     fn begin(&mut self, stage: usize, batches: &[Batch], number: u64, rate: f32) -> Result<(), ExecFault> {
+        if self.begun.len() == 2 {
+            return Err(ExecFault::device("a third step was begun before the first was finished"));
+        }
+        let place = self.next_place;
+        self.next_place = 1 - place;
+        self.sealed = self.sealed.filter(|sealed| *sealed != place);
         self.set_scalar(|step| step.learning_rate, rate)?;
-        (self.culprit, self.sums) = (None, None);
         let step = &self.stages[stage].step;
         let (norm, found) = (step.norm, step.found);
         if let Some((from, _)) = self.place(&step.value(step.scale).name) {
@@ -365,7 +384,8 @@ impl Backend for Engine {
         let to = self.bases.report() + 12;
         self.device.launch(&Launch::Copy { from: self.bases.culprit(), to, bytes: 4 })?;
         run_measured(&mut *self.device, &self.fingerprint, &mut self.profile)?;
-        self.begun = Some((stage, losses, batches.len()));
+        self.device.fetch(self.bases.report(), REPORT + self.blueprint.sums, place)?;
+        self.begun.push_back(Begun { stage, losses, micro_batches: batches.len(), place });
         Ok(())
     }
 
@@ -393,10 +413,10 @@ impl Backend for Engine {
     }
 
     fn finish(&mut self) -> Result<StepResult, ExecFault> {
-        let (stage, mut losses, micro_batches) = self.begun.take().ok_or_else(ExecFault::no_step_begun)?;
-        let mut bytes = vec![0; REPORT + self.blueprint.sums];
-        self.device.download(self.bases.report(), &mut bytes)?;
-        self.sums = Some(bytes.split_off(REPORT));
+        let begun = self.begun.pop_front().ok_or_else(ExecFault::no_step_begun)?;
+        let Begun { stage, mut losses, micro_batches, place } = begun;
+        let bytes = self.device.fetched(place)?[..REPORT].to_vec();
+        self.sealed = Some(place);
         let word = |index: usize| &bytes[4 * index..4 * index + 4];
         let step = &self.stages[stage].step;
         let (loss, norm, found) = (step.loss, step.norm, step.found);
@@ -405,9 +425,8 @@ impl Backend for Engine {
             losses.push(self.noted(stage, Some(loss), word(4 + index % LOSSES)));
         }
         let skipped = found.is_some() && self.noted(stage, found, word(2)) != 0.0;
-        if skipped {
-            self.culprit = self.parameter(stage, integers(word(3)).first().copied().unwrap_or(-1));
-        }
+        let culprit = integers(word(3)).first().copied().unwrap_or(-1);
+        self.culprit = if skipped { self.parameter(stage, culprit) } else { None };
         // In the order of the micro-batches, as they came.
         let sum = losses.iter().fold(0.0, |sum, loss| sum + loss);
         Ok(StepResult {
@@ -419,8 +438,8 @@ impl Backend for Engine {
     }
 
     fn seal(&mut self) -> Result<Seal, ExecFault> {
-        if let Some(sums) = self.sums.take() {
-            return Ok(Seal(sums));
+        if let Some(place) = self.sealed {
+            return Ok(Seal(self.device.fetched(place)?[REPORT..].to_vec()));
         }
         run(&mut *self.device, &self.fingerprint)?;
         let mut bytes = vec![0; self.blueprint.sums];
@@ -484,21 +503,28 @@ fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {
     }
 }
 
-/// Runs a section; where there is a profile, launch by launch, each of which is waited for and timed.
+/// Runs a section; where there is a profile, each launch is timed: by the device in a graph, or, where it has none, one by one.
 fn run_measured(
     device: &mut dyn Device,
     section: &Section,
     profile: &mut Option<BTreeMap<String, OpTime>>,
 ) -> Result<(), ExecFault> {
     let Some(profile) = profile else { return run(device, section) };
+    let mut add = |launch: &Launch, seconds| {
+        let time = profile.entry(launch.described()).or_default();
+        time.calls += 1;
+        time.seconds += seconds;
+    };
+    if let Some(seconds) = device.seconds_each(&section.launches)? {
+        section.launches.iter().zip(seconds).for_each(|(launch, seconds)| add(launch, seconds));
+        return Ok(());
+    }
     for launch in &section.launches {
         device.synchronise()?;
         let watch = Stopwatch::start();
         device.launch(launch)?;
         device.synchronise()?;
-        let time = profile.entry(launch.described()).or_default();
-        time.calls += 1;
-        time.seconds += watch.seconds();
+        add(launch, watch.seconds());
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ mod unfold;
 mod update;
 
 pub use group::run_group;
-pub use shape::relayout;
+pub use shape::{copy_words, relayout};
 pub use update::fingerprint;
 
 use super::convolution::Convolutions;

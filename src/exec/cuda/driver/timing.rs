@@ -1,6 +1,7 @@
 //! Timing launches by the device's own clock.
 
 use super::{Driver, fault};
+use crate::exec::cuda::device::Device;
 use crate::exec::cuda::launch::Launch;
 use crate::exec::fault::ExecFault;
 use cudarc::driver::{DriverError, result, sys};
@@ -24,7 +25,56 @@ impl Drop for Watch {
     }
 }
 
+/// Events on a stream, one after the other.
+struct Events(Vec<sys::CUevent>);
+
+impl Events {
+    fn new(count: usize) -> Result<Self, DriverError> {
+        let mut events = Self(Vec::with_capacity(count));
+        for _ in 0..count {
+            events.0.push(result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?);
+        }
+        Ok(events)
+    }
+
+    /// Records one as a node of the graph that the stream is being recorded as.
+    fn record(&self, index: usize, stream: sys::CUstream) -> Result<(), DriverError> {
+        let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: the event and the stream live.
+        unsafe { sys::cuEventRecordWithFlags(self.0[index], stream, flags) }.result()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        for event in &self.0 {
+            // SAFETY: created by `new`, destroyed once; nothing waits for it.
+            let _ = unsafe { result::event::destroy(*event) };
+        }
+    }
+}
+
 impl Driver {
+    /// Seconds that the device takes for each of the launches within one graph of them, by events between them: as in a run, the host
+    /// has no part in it. `None` where there is nothing to record.
+    pub(super) fn time_each(&mut self, launches: &[Launch]) -> Result<Option<Vec<f64>>, ExecFault> {
+        let failed = |error| fault("timing launches", error);
+        let events = Events::new(launches.len() + 1).map_err(failed)?;
+        let Some(graph) =
+            self.record_with(launches, |index, stream| events.record(index, stream).map_err(failed))?
+        else {
+            return Ok(None);
+        };
+        graph.launch().map_err(failed)?;
+        self.synchronise()?;
+        let between = |pair: &[sys::CUevent]| {
+            // SAFETY: both were recorded by the graph, which is done.
+            let milliseconds = unsafe { result::event::elapsed(pair[0], pair[1]) };
+            milliseconds.map(|milliseconds| f64::from(milliseconds) / 1e3).map_err(failed)
+        };
+        events.0.windows(2).map(between).collect::<Result<_, _>>().map(Some)
+    }
+
     /// Seconds that the device takes for launches, in a graph, as a run makes them: launched one by one, short products would take
     /// the time that the host needs to launch them.
     pub(super) fn time(&mut self, launches: &[Launch]) -> Result<f64, ExecFault> {

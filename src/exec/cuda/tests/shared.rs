@@ -58,6 +58,18 @@ impl Device for Shared {
         self.0.download(address, bytes)
     }
 
+    fn fetch(&mut self, address: u64, bytes: usize, place: usize) -> Result<(), ExecFault> {
+        self.0.fetch(address, bytes, place)
+    }
+
+    fn fetched(&mut self, place: usize) -> Result<&[u8], ExecFault> {
+        self.0.fetched(place)
+    }
+
+    fn seconds_each(&mut self, launches: &[Launch]) -> Result<Option<Vec<f64>>, ExecFault> {
+        self.0.seconds_each(launches)
+    }
+
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
         self.0.launch(launch)
     }
