@@ -177,32 +177,15 @@ fn last<const N: usize, S: BlockSums>(
     (keys, bytes): (&Keys, &mut [u8; BYTES]),
     rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
 ) {
+    let length = gradients.len();
+    let mut rests = values.each_mut().map(|values| &mut values[..length]);
+    for lane in 0..length {
+        let new = rule(std::array::from_fn(|value| rests[value][lane]), gradients[lane]);
+        for (values, new) in rests.iter_mut().zip(new) {
+            values[lane] = new;
+        }
+    }
     let mut block = [0.0; BLOCK];
-    for (index, gradients) in gradients.chunks(STRIP).enumerate() {
-        let (first, length) = (index * STRIP, gradients.len());
-        let old = values.each_ref().map(|values| padded(&values[first..first + length]));
-        let (gradients, mut new) = (padded(gradients), [[0.0; STRIP]; N]);
-        for lane in 0..STRIP {
-            let results = rule(std::array::from_fn(|value| old[value][lane]), gradients[lane]);
-            for (new, result) in new.iter_mut().zip(results) {
-                new[lane] = result;
-            }
-        }
-        for (values, new) in values.iter_mut().zip(&new) {
-            values[first..first + length].copy_from_slice(&new[..length]);
-        }
-        block[first..first + length].copy_from_slice(&new[0][..length]);
-    }
+    block[..length].copy_from_slice(rests[0]);
     sum_block::<S>(keys, &block, bytes);
-}
-
-/// Up to a strip of elements, and zeros behind them.
-#[inline(always)]
-fn padded(elements: &[f32]) -> [f32; STRIP] {
-    if let Ok(strip) = elements.try_into() {
-        return strip;
-    }
-    let mut strip = [0.0; STRIP];
-    strip[..elements.len()].copy_from_slice(elements);
-    strip
 }
