@@ -5,6 +5,7 @@
 pub(super) mod arithmetic;
 mod attention;
 mod batch_norm;
+mod begun;
 mod cases;
 mod chain;
 mod chains;
