@@ -1,6 +1,6 @@
 //! Updates that leave the fingerprint of the new parameters. Divisions and roots keep the divider busy for most of an update's time, and
-//! the sums' multiplications are done meanwhile: while a block is updated, strip by strip, the one before it is summed, which is in the
-//! first-level cache still. Memory is asked for ahead, for a block's end comes too often for the machine to find the pattern by itself.
+//! the sums' multiplications are done meanwhile: while a block is updated, run by run, the one before it is summed, which is in the
+//! first-level cache still. Memory is asked for ahead, for the sums leave less room to the instructions that would.
 
 use crate::arithmetic::Isa;
 use crate::exec::cpu::fingerprint::{
