@@ -37,7 +37,7 @@ fn a_step_begun_early_is_that_step() {
             assert!(seal == Backend::seal(&mut cpu).expect("sums"), "step {number}");
         }
         assert!(engine.finish().is_err(), "nothing is begun");
-        let states = [&mut engine as &mut dyn Backend, &mut cpu].map(|engine| state::persistent(engine));
+        let states = [&mut engine as &mut dyn Backend, &mut cpu].map(state::persistent);
         assert!(states[0].as_ref().expect("a state") == states[1].as_ref().expect("a state"));
     }
 }
