@@ -2,7 +2,8 @@
 //! can be captured beside amp's kernels.
 //!
 //! **Invariant: everything that computes runs on one stream, in the order of the calls**, and no address is given back before the device
-//! is dropped. So nothing waits but reads, and a recorded graph stays valid. A second stream brings the next batch, and only copies. What the driver says comes out as a fault, never as a panic.
+//! is dropped. So nothing waits but reads, and a recorded graph stays valid. A second stream brings the next batch, and only copies.
+//! What the driver says comes out as a fault, never as a panic.
 
 mod aside;
 mod choices;
@@ -62,6 +63,9 @@ pub struct Driver {
     kernels: Kernels,
     staging: Staging,
     aside: Aside,
+    /// Where what is waited for lands.
+    landing: Landing,
+    /// The places of [`Device::fetch`].
     landings: [Landing; 2],
     graphs: Vec<CudaGraph>,
     allocations: Vec<sys::CUdeviceptr>,
@@ -144,7 +148,7 @@ impl Driver {
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
         let (staging, aside) = (Staging::new()?, Aside::new()?);
-        let landings = [Landing::new()?, Landing::new()?];
+        let [landing, landings @ ..] = [Landing::new()?, Landing::new()?, Landing::new()?];
         let (workspace, products) = Products::new(candle.cublas_handle(), stream.cu_stream())?;
         let convolutions = Convolutions::new(stream.cu_stream());
         Ok(Self {
@@ -156,6 +160,7 @@ impl Driver {
             kernels,
             staging,
             aside,
+            landing,
             landings,
             graphs: Vec::new(),
             allocations: vec![workspace],
@@ -259,6 +264,9 @@ impl Driver {
     }
 }
 
+/// Bytes from the device that are waited for and copied by way of page-locked memory; more than these go straight to where they belong.
+const LANDING: usize = 4 << 20;
+
 /// Lets the device's memory pool keep what Candle's tensors give back: by default a synchronisation returns it to the system.
 fn keep_memory(context: &CudaContext) -> Result<(), ExecFault> {
     let mut threshold = u64::MAX;
@@ -321,7 +329,15 @@ impl Device for Driver {
         if bytes.is_empty() {
             return self.synchronise();
         }
-        self.staging.download(address, bytes, self.stream.cu_stream())
+        if bytes.len() > LANDING {
+            let (failed, stream) = (|error| fault("copying from the device", error), self.stream.cu_stream());
+            // SAFETY: the range is of an allocation of this device; `bytes` stays borrowed until the copy is waited for.
+            unsafe { result::memcpy_dtoh_async(bytes, address, stream) }.map_err(failed)?;
+            return self.synchronise();
+        }
+        self.landing.fetch(address, bytes.len(), self.stream.cu_stream())?;
+        bytes.copy_from_slice(self.landing.bytes()?);
+        Ok(())
     }
 
     fn fetch(&mut self, address: u64, bytes: usize, place: usize) -> Result<(), ExecFault> {
@@ -426,7 +442,7 @@ impl Drop for Driver {
         self.kernels.unload();
         self.staging.free();
         self.aside.close();
-        self.landings.iter_mut().for_each(Landing::free);
+        self.landings.iter_mut().chain([&mut self.landing]).for_each(Landing::free);
         for address in self.allocations.drain(..) {
             // SAFETY: it came from `malloc_sync`, nothing runs any more, and it is freed once. A failure leaves it to the driver.
             let _ = unsafe { result::free_sync(address) };

@@ -1,5 +1,5 @@
-//! Copies through page-locked memory. To the device without waiting for it: bytes go through slots, each of which is taken again once its
-//! copy is done. From the device what is small enough lands there.
+//! Copies to the device through page-locked memory, without waiting for it: bytes go through slots, each of which is taken again once its
+//! copy is done.
 
 use super::fault;
 use crate::exec::fault::ExecFault;
@@ -10,10 +10,7 @@ const SLOT: usize = 1 << 20;
 /// Slots; a step of training waits for its result long before so many copies are under way.
 const SLOTS: usize = 32;
 
-/// Bytes from the device that are copied by way of page-locked memory.
-const LANDING: usize = 4 << 20;
-
-/// Page-locked memory: slots, used in turn, and behind them a place for what comes back.
+/// Page-locked memory: slots, used in turn.
 pub(super) struct Staging {
     memory: *mut u8,
     /// For each slot: recorded after its copy.
@@ -28,7 +25,7 @@ impl Staging {
     /// The driver's own.
     pub fn new() -> Result<Self, ExecFault> {
         // SAFETY: freed once, by `free`. Not write-combined: 0.
-        let memory = unsafe { result::malloc_host(SLOT * SLOTS + LANDING, 0) }
+        let memory = unsafe { result::malloc_host(SLOT * SLOTS, 0) }
             .map_err(|error| fault("allocating page-locked memory", error))?;
         let mut staging = Self { memory: memory.cast(), events: Vec::with_capacity(SLOTS), next: 0 };
         for _ in 0..SLOTS {
@@ -62,34 +59,6 @@ impl Staging {
             }
             target += piece.len() as u64;
         }
-        Ok(())
-    }
-
-    /// Copies from the device after all that the stream has to do, and waits for it.
-    ///
-    /// # Errors
-    /// The driver's own; faults of earlier launches come out here.
-    pub fn download(
-        &mut self,
-        address: u64,
-        bytes: &mut [u8],
-        stream: sys::CUstream,
-    ) -> Result<(), ExecFault> {
-        let failed = |error| fault("copying from the device", error);
-        if bytes.len() > LANDING {
-            // SAFETY: the range is of an allocation of the device; `bytes` stays borrowed until the copy is waited for.
-            unsafe { result::memcpy_dtoh_async(bytes, address, stream) }.map_err(failed)?;
-            // SAFETY: the stream is alive.
-            return unsafe { result::stream::synchronize(stream) }.map_err(failed);
-        }
-        // SAFETY: the landing lies behind the slots, and `&mut self` says that nobody else uses it.
-        let landed = unsafe { std::slice::from_raw_parts_mut(self.memory.add(SLOT * SLOTS), bytes.len()) };
-        // SAFETY: as above; the copy is waited for before the bytes are read.
-        unsafe {
-            result::memcpy_dtoh_async(landed, address, stream).map_err(failed)?;
-            result::stream::synchronize(stream).map_err(failed)?;
-        }
-        bytes.copy_from_slice(landed);
         Ok(())
     }
 
