@@ -155,12 +155,12 @@ fn train_here(
     let mut phases = feed.phases(engine, steps.start)?;
     let mut scaling = Scaling::read(phases.scaler(), engine, steps.start)?;
     let mut order = None;
-    // `place` is the step of the schedule.
-    let begin = |engine: &mut dyn Backend, number: u64, place: u64, stage: usize, batches: &[Batch]| {
-        let rate = feed.set_rates(engine, place)?;
-        engine.begin(stage, batches, number, rate)?;
-        Ok::<f32, ExecFault>(rate)
-    };
+    let begin =
+        |engine: &mut dyn Backend, number: u64, fed: &Fed, (scaling, phases): (&Scaling, &Phases<'_>)| {
+            let rate = feed.set_rates(engine, scaling.schedule_step(number))?;
+            engine.begin(phases.stage(fed.0), &fed.1, number, rate)?;
+            Ok::<f32, ExecFault>(rate)
+        };
     let (mut next, mut begun) = (None, None);
     let is_certain = is_certain(plan, engine);
     for number in steps.clone() {
@@ -174,7 +174,7 @@ fn train_here(
                     let fed = (phases.stage(batch), whole.as_slice());
                     probe(engine, fed, number, scaling.state().scale, observer)?;
                 }
-                begin(engine, number, scaling.schedule_step(number), phases.stage(fed.0), &fed.1)?
+                begin(engine, number, &fed, (&scaling, &phases))?
             }
         };
         let follows = number + 1 < steps.end && engine.works_beside();
@@ -185,8 +185,7 @@ fn train_here(
         let asked = due || observer.looks(number + 1) || observer.probes(number + 2) || observer.stop();
         // Where nothing that this step says can change the next one, the device has that before this one ends.
         if let Some(fed) = next.take_if(|_| follows && !asked && is_certain) {
-            let place = scaling.schedule_step(number + 1);
-            begun = Some(begin(engine, number + 1, place, phases.stage(fed.0), &fed.1)?);
+            begun = Some(begin(engine, number + 1, &fed, (&scaling, &phases))?);
         }
         let result = engine.finish()?;
         let (outcome, stage) = (scaling.step(result.skipped), phases.stage(0));
@@ -195,8 +194,7 @@ fn train_here(
         // A device goes on with the next step while the host writes down what this one said, unless there is more to ask of it now.
         let plain = follows && !asked && !result.skipped && result.loss.is_finite() && change.is_none();
         if let Some(fed) = next.take_if(|_| plain) {
-            let place = scaling.schedule_step(number + 1);
-            begun = Some(begin(engine, number + 1, place, phases.stage(fed.0), &fed.1)?);
+            begun = Some(begin(engine, number + 1, &fed, (&scaling, &phases))?);
         }
         let step = feed.told(number, rate, &result, &engine.seal()?, &scaling);
         observer.event(&Event::Step(step))?;
