@@ -8,7 +8,7 @@ use super::backend::Backend;
 use super::fault::ExecFault;
 use crate::arithmetic::half::{Format, round};
 use crate::arithmetic::half::{bf16_to_f32, f16_to_f32};
-use crate::diag::number::counted;
+use crate::diag::number::count;
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::digest::{ContentHash as _, Digest, Hasher};
 use crate::graph::infer::text;
@@ -134,30 +134,38 @@ impl Matching<'_> {
         }
         let absent = self.absent(&found, &tensors);
         let path = &self.initial.path;
-        let (of, into) = (format!(" of `{path}`"), format!(" in `{path}`"));
         let texts = [
             (
                 codes::INITIAL_NAMES,
                 strange,
-                ("tensor", of.as_str()),
-                ["belongs", "belong"],
-                " to no parameter",
+                [
+                    format!("tensor of `{path}` belongs to no parameter"),
+                    format!("tensors of `{path}` belong to no parameter"),
+                ],
                 IGNORE,
             ),
-            (codes::INITIAL_NAMES, absent, ("parameter", ""), ["is not", "are not"], into.as_str(), MISSING),
+            (
+                codes::INITIAL_NAMES,
+                absent,
+                [format!("parameter is not in `{path}`"), format!("parameters are not in `{path}`")],
+                MISSING,
+            ),
             (
                 codes::INITIAL_NAMES,
                 twice,
-                ("parameter", ""),
-                ["is", "are"],
-                " given twice",
+                ["parameter is given twice", "parameters are given twice"].map(str::to_owned),
                 "name one with `ignore`",
             ),
-            (codes::INITIAL_SHAPE, unlike, ("tensor", of.as_str()), ["does", "do"], " not fit", FIT),
+            (
+                codes::INITIAL_SHAPE,
+                unlike,
+                [format!("tensor of `{path}` does not fit"), format!("tensors of `{path}` do not fit")],
+                FIT,
+            ),
         ];
-        for (code, list, (noun, of), verbs, end, help) in texts {
-            let verb = verbs[usize::from(list.len() != 1)];
-            self.report(code, &list, &format!("{}{of} {verb}{end}", counted(list.len(), noun)), help);
+        for (code, list, [one, several], help) in texts {
+            let what = if list.len() == 1 { one } else { several };
+            self.report(code, &list, &what, help);
         }
         if !self.faults.is_empty() {
             return Err(std::mem::take(&mut self.faults));
@@ -235,7 +243,7 @@ impl Matching<'_> {
             return;
         }
         let more = list.len().saturating_sub(LISTED);
-        let mut message = format!("{what}:");
+        let mut message = format!("{} {what}:", count(list.len() as u64));
         for line in list.iter().take(LISTED) {
             message.push_str(&format!("\n  {line}"));
         }
