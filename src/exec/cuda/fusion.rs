@@ -6,6 +6,7 @@
 //! a bias that is taken along with the gradient before it has an order of its own, as `docs/cuda.md` says.
 
 mod batch_norm;
+mod loss;
 mod parts;
 mod remade;
 mod rows;
@@ -39,6 +40,8 @@ pub enum Kind {
     NormGradient,
     /// The gradient of an activation, the activation once more where it was not kept, and the sums of the gradient's columns.
     ActivationGradient,
+    /// A cross-entropy and the gradient of its logits.
+    LossGradient,
     /// Slices of one value along one axis.
     Slices,
     /// Gradients of slices of one value, each put into its place among zeros, and added: the parts side by side.
@@ -192,6 +195,7 @@ const RULES: &[Rule] = &[
     joined,
     batch_norm::forward,
     batch_norm::backward,
+    loss::with_gradient,
     rows::residual_norm,
     rows::norm_gradient,
     rows::activation_gradient,

@@ -14,6 +14,7 @@ mod image;
 mod layer_norm;
 mod library;
 mod linear;
+mod loss_gradient;
 mod memory;
 mod near;
 mod pointwise;

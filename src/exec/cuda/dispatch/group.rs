@@ -1,6 +1,6 @@
 //! The launches of nodes that run together; see `fusion.rs` for which do.
 
-use super::{Call, Operand, activation, batch_norm, layer_norm, shape, update};
+use super::{Call, Operand, activation, batch_norm, layer_norm, loss, shape, update};
 use crate::exec::cuda::fusion::Kind;
 use crate::exec::cuda::launch::Launches;
 
@@ -18,6 +18,7 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], beside: &[Operand<'_>], launche
         Kind::ResidualNorm => layer_norm::residual(calls, launches),
         Kind::NormGradient => layer_norm::with_sum(calls, launches),
         Kind::ActivationGradient => activation::with_bias(calls, launches),
+        Kind::LossGradient => loss::with_gradient(calls, launches),
         Kind::Slices => shape::slices(calls, launches),
         Kind::Join => shape::join(calls, launches),
     }

@@ -9,6 +9,8 @@ use crate::graph::Op;
 
 /// Threads of a block that sums one block of a long vector, and that counts labels.
 const THREADS: u32 = 256;
+/// Threads of a block of the near kernels, which has a row.
+const ROW_THREADS: u32 = 1024;
 /// Labels that each thread looks at.
 const LABELS: usize = 16;
 /// Classes that a thread block of the gradient takes; where a row has fewer than a quarter, each element is on its own.
@@ -86,25 +88,67 @@ fn divided_sum(
 }
 
 fn cross_entropy(call: &Call<'_>, rule: &CrossEntropy, launches: &mut Launches) -> bool {
-    let [logits, labels] = [call.input(0), call.input(1)];
     let rows = call.inputs[1].elements();
-    let Some(classes) = int(rule.classes) else { return false };
     let losses = launches.scratch(rows * 4);
-    let count = launches.scratch(4);
-    let arguments = Arguments::new().tensor(logits).tensor(labels).tensor(call.output(1)).address(losses);
-    let arguments = arguments.size(call.inputs[0].pitch);
-    let arguments = arguments.size(rows).int(classes).float(rule.kept()).float(rule.spread());
-    let arguments = arguments.int(i32::from(rule.smoothing != 0.0)).int(rule.ignore);
+    let count = count_labels(call, rule, launches);
+    let Some(arguments) = of_rows(call, rule, call.output(1), losses) else { return false };
     if is_near(call, rule) {
-        launches.kernel("near_cross_entropy", [rows, 1, 1], THREADS, arguments);
+        launches.kernel("near_cross_entropy", [rows, 1, 1], ROW_THREADS, arguments);
     } else {
         by_rows(["cross_entropy_short", "cross_entropy_long"], rows, rule.classes, arguments, launches);
     }
-    launches.clear(count, 4);
-    let arguments = Arguments::new().tensor(labels).size(rows).int(rule.ignore).address(count);
-    launches.kernel("count_labels", [rows.div_ceil(THREADS as usize * LABELS), 1, 1], THREADS, arguments);
     divided_sum(losses, rows, 1.0, count, [call.output(0), call.output(2)], launches);
     true
+}
+
+/// The loss and the gradient of its logits: in one pass over them where the near kernel takes both. What stands between the two nodes
+/// has no memory of its own.
+pub(super) fn with_gradient(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let [forward, backward] = calls else { return false };
+    let Op::CrossEntropy { label_smoothing, ignore_index } = forward.op else { return false };
+    let rule = rule(&forward.inputs[0], *label_smoothing, *ignore_index);
+    if !is_near(forward, &rule) {
+        return one_by_one(forward, backward, launches);
+    }
+    let rows = forward.inputs[1].elements();
+    let losses = launches.scratch(rows * 4);
+    let count = count_labels(forward, &rule, launches);
+    let Some(arguments) = of_rows(forward, &rule, Tensor::NONE, losses) else { return false };
+    let dx = &backward.outputs[0];
+    let arguments = arguments.tensor(backward.input(0)).address(count).tensor(dx.tensor).size(dx.pitch);
+    launches.kernel("near_cross_entropy_with_gradient", [rows, 1, 1], ROW_THREADS, arguments);
+    divided_sum(losses, rows, 1.0, count, [forward.output(0), Tensor::NONE], launches);
+    true
+}
+
+/// Both nodes, with scratch for what stands between them.
+fn one_by_one(forward: &Call<'_>, backward: &Call<'_>, launches: &mut Launches) -> bool {
+    let (mut outputs, mut inputs) = (forward.outputs.to_vec(), backward.inputs.to_vec());
+    for (output, input) in [(1, 3), (2, 4)] {
+        outputs[output].tensor = Tensor::f32(launches.scratch(outputs[output].elements() * 4));
+        inputs[input] = outputs[output];
+    }
+    run(&Call { outputs: &outputs, ..*forward }, launches)
+        && run(&Call { inputs: &inputs, ..*backward }, launches)
+}
+
+/// The arguments that kernels of the loss of rows begin with.
+fn of_rows(call: &Call<'_>, rule: &CrossEntropy, lse: Tensor, losses: u64) -> Option<Arguments> {
+    let arguments = Arguments::new().tensor(call.input(0)).tensor(call.input(1)).tensor(lse).address(losses);
+    let rows = call.inputs[1].elements();
+    let arguments = arguments.size(call.inputs[0].pitch).size(rows).int(int(rule.classes)?);
+    let arguments = arguments.float(rule.kept()).float(rule.spread());
+    Some(arguments.int(i32::from(rule.smoothing != 0.0)).int(rule.ignore))
+}
+
+/// Where the count of labels that are not ignored is, an `int`.
+fn count_labels(call: &Call<'_>, rule: &CrossEntropy, launches: &mut Launches) -> u64 {
+    let rows = call.inputs[1].elements();
+    let count = launches.scratch(4);
+    launches.clear(count, 4);
+    let arguments = Arguments::new().tensor(call.input(1)).size(rows).int(rule.ignore).address(count);
+    launches.kernel("count_labels", [rows.div_ceil(THREADS as usize * LABELS), 1, 1], THREADS, arguments);
+    count
 }
 
 fn cross_entropy_backward(call: &Call<'_>, rule: &CrossEntropy, launches: &mut Launches) -> bool {
@@ -117,7 +161,7 @@ fn cross_entropy_backward(call: &Call<'_>, rule: &CrossEntropy, launches: &mut L
         arguments.int(classes).float(rule.kept()).float(rule.spread()).int(rule.ignore)
     };
     if is_near(call, rule) {
-        launches.kernel("near_cross_entropy_gradient", [rows, 1, 1], THREADS, finish(arguments));
+        launches.kernel("near_cross_entropy_gradient", [rows, 1, 1], ROW_THREADS, finish(arguments));
     } else if rule.classes < CLASSES / 4 {
         let arguments = finish(arguments.size(rows));
         launches.each("cross_entropy_gradient_short", rows * call.outputs[0].pitch, arguments);

@@ -1,7 +1,8 @@
 // Cross-entropy of long rows under the guarantee `device`: one pass over the logits with a running maximum, and exp that is near.
 //
-// A block of 256 threads has a row, or a part of one. What a thread adds, and how threads are added, depends on the length alone, so
-// bits repeat. The definitions are in src/exec/reference/loss.rs; `loss.cu` has the kernels that keep them to the last place.
+// A block of threads has a row. What a thread adds, and how threads are added, depends on the length alone, so bits repeat. Blocks are
+// as large as can be, so that the rows under way stay in the second cache until their gradient reads them again. The definitions are in
+// src/exec/reference/loss.rs; `loss.cu` has the kernels that keep them to the last place.
 #include "arithmetic.cuh"
 #include "near.cuh"
 #include "reduce.cuh"
@@ -9,7 +10,7 @@
 
 namespace cross_entropy_parts {
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, EIGHTS = 1;
+constexpr int THREADS = 1024, BLOCKS = 2, WARPS = THREADS / 32, EIGHTS = 1;
 
 // Eight elements of a row of `length` from `first` on, `otherwise` behind its end. Rows that do not begin at 16 bytes are read one by one.
 __device__ inline void load_of_row(Tensor x, i64 start, int first, int length, bool wide, float otherwise, float (&out)[8]) {
@@ -29,27 +30,30 @@ __device__ inline float sum_of(const float (&x)[8]) {
 // What to subtract before exp: nothing where all is -inf so far.
 __device__ inline float base_of(float top) { return top == -INFINITY ? 0.0f : top; }
 
-__device__ inline float block_max(float own, float* room) {
-    for (int distance = 16; distance > 0; distance /= 2) own = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, distance, 32));
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = own;
+// Of all threads, for all threads; `room` is used once.
+template <class How>
+__device__ inline float of_block(float own, float none, float* room, How how) {
+    const int lane = (int)threadIdx.x % 32;
+    for (int distance = 16; distance > 0; distance /= 2) own = how(own, __shfl_xor_sync(0xffffffffu, own, distance, 32));
+    if (lane == 0) room[threadIdx.x / 32] = own;
     __syncthreads();
-    for (int warp = 0; warp < WARPS; warp++) own = fmaxf(own, room[warp]);
+    own = lane < WARPS ? room[lane] : none;
+    for (int distance = 16; distance > 0; distance /= 2) own = how(own, __shfl_xor_sync(0xffffffffu, own, distance, 32));
     return own;
 }
 
+__device__ inline float block_max(float own, float* room) {
+    return of_block(own, -INFINITY, room, [](float a, float b) { return fmaxf(a, b); });
+}
+
 __device__ inline float block_sum(float own, float* room) {
-    for (int distance = 16; distance > 0; distance /= 2) own += __shfl_xor_sync(0xffffffffu, own, distance, 32);
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = own;
-    __syncthreads();
-    float total = room[0];
-    for (int warp = 1; warp < WARPS; warp++) total += room[warp];
-    return total;
+    return of_block(own, 0.0f, room, [](float a, float b) { return a + b; });
 }
 
 // The log-sum-exp and the loss of a row, as `cross_entropy` in loss.cu; Σ(lse - x) is classes·lse - Σx. A NaN is left out of the
-// maximum, and in the sum.
+// maximum, and in the sum. Thread 0 returns the log-sum-exp, others nothing of use.
 template <int FORMAT>
-__device__ inline void row_loss(Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, int classes, float kept,
+__device__ inline float row_loss(Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, int classes, float kept,
                                 float spread, int smoothed, int ignored) {
     __shared__ float room[3][WARPS];
     if (FORMAT != ANY_FORMAT) logits.format = FORMAT;
@@ -82,9 +86,9 @@ __device__ inline void row_loss(Tensor logits, Tensor labels, Tensor lse, float*
     const float highest = block_max(top, room[0]);
     total = block_sum(total * near_exp(top - base_of(highest)), room[1]);
     plain = block_sum(plain, room[2]);
-    if (threadIdx.x > 0) return;
+    if (threadIdx.x > 0) return 0.0f;
     const float own_lse = highest == -INFINITY ? NAN : highest + portable_log(total);
-    store(lse, row, own_lse);
+    if (lse.data) store(lse, row, own_lse);
     const int label = load_integer(labels, row);
     float loss = 0.0f;
     if (label != ignored) {
@@ -95,13 +99,14 @@ __device__ inline void row_loss(Tensor logits, Tensor labels, Tensor lse, float*
         }
     }
     losses[row] = loss;
+    return own_lse;
 }
 
 }  // namespace cross_entropy_parts
 
 using namespace cross_entropy_parts;
 
-BOUNDED_KERNEL(256, 8, near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
+BOUNDED_KERNEL(1024, 2, near_cross_entropy, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows, int classes, float kept,
        float spread, int smoothed, int ignored) {
     with_format(logits.format, [&](auto format) {
         row_loss<decltype(format)::format>(logits, labels, lse, losses, pitch, classes, kept, spread, smoothed, ignored);
@@ -152,22 +157,41 @@ __device__ inline void row_gradient(Tensor logits, Tensor dx, i64 from, i64 to, 
     }
 }
 
-}  // namespace cross_entropy_parts
-
-using namespace cross_entropy_parts;
-
-// A block has a row.
-BOUNDED_KERNEL(256, 8, near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,
-       i64 to_pitch, int classes, float kept, float spread, int ignored) {
+// All columns of the block's row.
+__device__ inline void gradient_of_row(Tensor logits, Tensor labels, Tensor dx, i64 from_pitch, i64 to_pitch, int classes, float lse,
+                                       float factor, float kept, float spread, int ignored) {
     const i64 row = blockIdx.x;
     const int label = load_integer(labels, row);
-    const float factor = load(dloss, 0) / load(count, 0), own_lse = load(lse, row);
     const bool wide = (from_pitch | to_pitch) % 8 == 0;
     with_formats(logits.format, dx.format, [&](auto of_logits, auto of_dx) {
         Tensor to = dx;
         if (decltype(of_dx)::format != ANY_FORMAT) to.format = decltype(of_dx)::format;
         for (int first = (int)threadIdx.x * 8; first < (int)to_pitch; first += EIGHTS * THREADS * 8)
             row_gradient<decltype(of_logits)::format>(logits, to, row * from_pitch, row * to_pitch, wide, first, classes, (int)to_pitch,
-                                                      label, label != ignored, own_lse, factor, kept, spread);
+                                                      label, label != ignored, lse, factor, kept, spread);
     });
+}
+
+}  // namespace cross_entropy_parts
+
+using namespace cross_entropy_parts;
+
+BOUNDED_KERNEL(1024, 2, near_cross_entropy_gradient, Tensor dloss, Tensor logits, Tensor labels, Tensor lse, Tensor count, Tensor dx, i64 from_pitch,
+       i64 to_pitch, int classes, float kept, float spread, int ignored) {
+    const float factor = load(dloss, 0) / load(count, 0);
+    gradient_of_row(logits, labels, dx, from_pitch, to_pitch, classes, load(lse, blockIdx.x), factor, kept, spread, ignored);
+}
+
+// Both of the above: the gradient reads a row that has just been read. dx may be where the logits are.
+BOUNDED_KERNEL(1024, 2, near_cross_entropy_with_gradient, Tensor logits, Tensor labels, Tensor lse, float* losses, i64 pitch, i64 rows,
+       int classes, float kept, float spread, int smoothed, int ignored, Tensor dloss, const int* count, Tensor dx, i64 to_pitch) {
+    __shared__ float shared_lse;
+    with_format(logits.format, [&](auto format) {
+        const float own_lse = row_loss<decltype(format)::format>(logits, labels, lse, losses, pitch, classes, kept, spread, smoothed, ignored);
+        if (threadIdx.x == 0) shared_lse = own_lse;
+    });
+    // Behind this all that the loss reads of the row has been read.
+    __syncthreads();
+    const float factor = load(dloss, 0) / (float)*count;
+    gradient_of_row(logits, labels, dx, pitch, to_pitch, classes, shared_lse, factor, kept, spread, ignored);
 }

@@ -142,7 +142,7 @@ KERNEL(divided_sum, const float* x, int elements, float divisor, const int* coun
     const float sum = fetched_sum(0, elements, [&](i64 i) { return x[i]; });
     if (threadIdx.x > 0) return;
     store(mean, 0, sum / (count ? (float)*count : divisor));
-    if (count) store(counted, 0, (float)*count);
+    if (count && counted.data) store(counted, 0, (float)*count);
 }
 
 namespace {

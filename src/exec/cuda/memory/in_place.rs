@@ -72,6 +72,10 @@ impl Planned {
                 });
                 pairs.collect()
             }
+            // A row of logits has been read before its gradient is written, by the threads that read it.
+            Some(group) if group.kind == Kind::LossGradient => {
+                group.members.get(1).and_then(pair).into_iter().collect()
+            }
             Some(_) => Vec::new(),
         }
     }

@@ -117,6 +117,20 @@ fn chains_are_found() {
     assert!(seen > 0, "the sample is among the others");
 }
 
+/// Each loss of class labels takes the gradient of its logits along.
+#[test]
+fn losses_meet_their_gradients() {
+    let mut seen = 0;
+    for (name, _, step) in sample_steps() {
+        let nodes: Vec<Node> = step.micro.iter().chain(&step.update).cloned().collect();
+        let planned = Planned::new(&nodes, &step.values, step.micro.len(), &[step.loss, step.norm]);
+        let losses = nodes.iter().filter(|node| matches!(node.op, Op::CrossEntropy { .. })).count();
+        assert_eq!(members(&nodes, &planned, Kind::LossGradient).len(), losses, "{name}");
+        seen += losses;
+    }
+    assert!(seen > 0, "some sample has labels");
+}
+
 /// In mixed precision an activation before a linear layer is not kept: the kernel of its gradient makes it again, in the operand's place,
 /// and the gradient of the weight is made after that.
 #[test]

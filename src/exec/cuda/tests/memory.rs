@@ -55,7 +55,7 @@ fn takes_over(nodes: &[Node], planned: &Planned, [a, b]: [(usize, usize); 2]) ->
     let group = planned.groups[time].as_ref();
     let Action::Run(node) = planned.program.instructions[time].action else { return false };
     let elementwise = match (&nodes[node].op, group.map(|group| group.kind)) {
-        (_, Some(Kind::ActivationGradient)) => true,
+        (_, Some(Kind::ActivationGradient | Kind::LossGradient)) => true,
         (_, Some(_)) => false,
         (Op::Add | Op::Subtract | Op::Multiply | Op::Scale { .. } | Op::Dropout { .. }, None) => true,
         (Op::Unary(_) | Op::UnaryBackward(_) | Op::CrossEntropyBackward { .. }, None) => true,
@@ -70,7 +70,8 @@ fn the_gradient_of_logits_takes_their_place() {
     let mut seen = 0;
     for (name, _, step) in sample_steps() {
         let (nodes, planned) = plan(&step);
-        for instruction in &planned.program.instructions {
+        let groups = planned.groups.iter().flatten().flat_map(|group| &group.members);
+        for instruction in planned.program.instructions.iter().chain(groups) {
             let Action::Run(node) = instruction.action else { continue };
             let Op::CrossEntropyBackward { .. } = nodes[node].op else { continue };
             let [logits, gradient] = [instruction.inputs[1], instruction.outputs[0]];
