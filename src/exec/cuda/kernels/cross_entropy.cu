@@ -10,7 +10,7 @@
 
 namespace cross_entropy_parts {
 
-constexpr int THREADS = 1024, BLOCKS = 2, WARPS = THREADS / 32, EIGHTS = 1;
+constexpr int THREADS = 1024, WARPS = THREADS / 32, EIGHTS = 1;
 
 // Eight elements of a row of `length` from `first` on, `otherwise` behind its end. Rows that do not begin at 16 bytes are read one by one.
 __device__ inline void load_of_row(Tensor x, i64 start, int first, int length, bool wide, float otherwise, float (&out)[8]) {
