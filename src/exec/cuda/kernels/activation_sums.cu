@@ -10,22 +10,9 @@ namespace activation_sums_parts {
 
 constexpr int WARPS = 8, STRIP = 256;
 
-// What is left of eight values once they were stored in this format, and the sum with it.
-__device__ inline void add_stored(int format, const float (&values)[8], float (&sums)[8]) {
-#pragma unroll
-    for (int k = 0; k < 8; k += 2) {
-        float stored[2];
-        if (format == F16) unpack_half(pack_half(values + k), stored);
-        else unpack_bf16(pack_bf16(values + k), stored);
-        sums[k] += stored[0];
-        sums[k + 1] += stored[1];
-    }
-}
-
 // Blocks along x have `part` rows each, along y strips of columns, which are a multiple of 8.
-template <int FORMAT, class Function, class Slope>
-__device__ inline void gradient(Tensor x, Tensor dy, Tensor dx, Tensor again, i64 rows, i64 columns, i64 part, float* partials,
-                                Function function, Slope slope) {
+template <int FORMAT, class Both>
+__device__ inline void gradient(Tensor x, Tensor dy, Tensor dx, Tensor again, i64 rows, i64 columns, i64 part, float* partials, Both both) {
     __shared__ float room[WARPS][STRIP];
     x.format = dy.format = dx.format = again.format = FORMAT;
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -40,14 +27,13 @@ __device__ inline void gradient(Tensor x, Tensor dy, Tensor dx, Tensor again, i6
             load_eight(x, at, values);
             load_eight(dy, at, slopes);
 #pragma unroll
-            for (int k = 0; k < 8; k++) slopes[k] = slope(values[k], slopes[k]);
-            store_eight(dx, at, slopes);
-            add_stored(FORMAT, slopes, sums);
-            if (again.data) {
+            for (int k = 0; k < 8; k++) both(values[k], slopes[k]);
+            const Quad packed = pack_eight<FORMAT>(slopes);
+            ((Quad*)dx.data)[at / 8] = packed;
+            if (again.data) ((Quad*)again.data)[at / 8] = pack_eight<FORMAT>(values);
+            unpack_eight<FORMAT>(packed, slopes);
 #pragma unroll
-                for (int k = 0; k < 8; k++) values[k] = function(values[k]);
-                store_eight(again, at, values);
-            }
+            for (int k = 0; k < 8; k++) sums[k] += slopes[k];
         }
     }
 #pragma unroll
@@ -63,18 +49,22 @@ __device__ inline void gradient(Tensor x, Tensor dy, Tensor dx, Tensor again, i6
 
 }  // namespace activation_sums_parts
 
-#define ACTIVATION_SUMS(name, format, FORMAT, FUNCTION, SLOPE)                                                                   \
+// `both` makes of x the activation, and of what comes in what goes on.
+#define ACTIVATION_SUMS(name, format, FORMAT, ...)                                                                               \
     BOUNDED_KERNEL(256, 4, name##_gradient_sums_##format, Tensor x, Tensor dy, Tensor dx, Tensor again, i64 rows, i64 columns,    \
                    i64 part, float* partials) {                                                                                   \
-        activation_sums_parts::gradient<FORMAT>(                                                                                  \
-            x, dy, dx, again, rows, columns, part, partials, [](float value) { return FUNCTION(value); },                         \
-            [](float value, float slope) { return SLOPE(value, slope); });                                                        \
+        activation_sums_parts::gradient<FORMAT>(x, dy, dx, again, rows, columns, part, partials,                                  \
+                                                [](float& x, float& dy) { __VA_ARGS__; });                                        \
     }
-#define ACTIVATIONS(format, FORMAT)                                                             \
-    ACTIVATION_SUMS(near_gelu, format, FORMAT, near_gelu, near_gelu_backward)                   \
-    ACTIVATION_SUMS(near_gelu_tanh, format, FORMAT, near_gelu_tanh, near_gelu_tanh_backward)    \
-    ACTIVATION_SUMS(relu, format, FORMAT, relu, relu_backward)                                  \
-    ACTIVATION_SUMS(silu, format, FORMAT, silu, silu_backward)
+#define NEAR(function)                      \
+    const ValueAndSlope both = function(x); \
+    dy *= both.slope;                       \
+    x = both.value
+#define ACTIVATIONS(format, FORMAT)                                                       \
+    ACTIVATION_SUMS(near_gelu, format, FORMAT, NEAR(near_gelu_and_slope))                 \
+    ACTIVATION_SUMS(near_gelu_tanh, format, FORMAT, NEAR(near_gelu_tanh_and_slope))       \
+    ACTIVATION_SUMS(relu, format, FORMAT, dy = relu_backward(x, dy), x = relu(x))         \
+    ACTIVATION_SUMS(silu, format, FORMAT, dy = silu_backward(x, dy), x = silu(x))
 
 ACTIVATIONS(f16, F16)
 ACTIVATIONS(bf16, BF16)

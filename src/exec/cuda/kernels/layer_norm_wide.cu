@@ -71,7 +71,11 @@ __device__ inline void write(Tensor y, i64 start, int columns, const float (&val
             const float* four = values[k];
             const i64 at = (start + column_of(k)) / FOUR;
             if constexpr (FORMAT == F16) ((Two*)y.data)[at] = {pack_half(four), pack_half(four + 2)};
-            else if constexpr (FORMAT == BF16) ((Two*)y.data)[at] = {pack_bf16(four), pack_bf16(four + 2)};
+            else if constexpr (FORMAT == BF16) {
+                u32 words[2];
+                pack_all_bf16<4>(four, words);
+                ((Two*)y.data)[at] = {words[0], words[1]};
+            }
             else ((Quad*)y.data)[at] = {bits_of(four[0]), bits_of(four[1]), bits_of(four[2]), bits_of(four[3])};
         }
     });

@@ -17,38 +17,73 @@ static __device__ inline void unpack_bf16(u32 pair, float* out) {
 }
 
 static __device__ inline u32 pack_half(const float* in) {
+#ifdef __CUDA_ARCH__
+    u32 both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(in[1]), "f"(in[0]));
+    return both;
+#else
     return (u32)float_to_half(in[0]) | ((u32)float_to_half(in[1]) << 16);
+#endif
+}
+
+// Rounds COUNT numbers, 2, 4 or 8, in pairs: two in one instruction, where none is NaN, of which that knows but one.
+template <int COUNT>
+static __device__ inline void pack_all_bf16(const float* in, u32* out) {
+    static_assert(COUNT == 2 || COUNT == 4 || COUNT == 8, "pairs");
+#ifdef __CUDA_ARCH__
+    int is_nan;
+    if constexpr (COUNT == 2) {
+        asm("{ .reg .pred p; setp.nan.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(is_nan) : "f"(in[0]), "f"(in[1]));
+    } else if constexpr (COUNT == 4) {
+        asm("{ .reg .pred p; setp.nan.f32 p, %1, %2; setp.nan.or.f32 p, %3, %4, p; selp.s32 %0, 1, 0, p; }"
+            : "=r"(is_nan)
+            : "f"(in[0]), "f"(in[1]), "f"(in[2]), "f"(in[3]));
+    } else {
+        asm("{ .reg .pred p; setp.nan.f32 p, %1, %2; setp.nan.or.f32 p, %3, %4, p; setp.nan.or.f32 p, %5, %6, p; "
+            "setp.nan.or.f32 p, %7, %8, p; selp.s32 %0, 1, 0, p; }"
+            : "=r"(is_nan)
+            : "f"(in[0]), "f"(in[1]), "f"(in[2]), "f"(in[3]), "f"(in[4]), "f"(in[5]), "f"(in[6]), "f"(in[7]));
+    }
+    if (!is_nan) {
+#pragma unroll
+        for (int k = 0; k < COUNT / 2; k++) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out[k]) : "f"(in[2 * k + 1]), "f"(in[2 * k]));
+        return;
+    }
+#endif
+#pragma unroll
+    for (int k = 0; k < COUNT / 2; k++) out[k] = (u32)float_to_bf16(in[2 * k]) | ((u32)float_to_bf16(in[2 * k + 1]) << 16);
 }
 
 static __device__ inline u32 pack_bf16(const float* in) {
-#ifdef __CUDA_ARCH__
-    // Two numbers in one instruction, where neither is NaN.
-    if (in[0] == in[0] && in[1] == in[1]) {
-        u32 both;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(in[1]), "f"(in[0]));
-        return both;
+    u32 both;
+    pack_all_bf16<2>(in, &both);
+    return both;
+}
+
+// Eight numbers in a format of 16 bits, and back.
+template <int FORMAT>
+static __device__ inline Quad pack_eight(const float (&in)[8]) {
+    static_assert(FORMAT == F16 || FORMAT == BF16, "formats of 16 bits");
+    if constexpr (FORMAT == F16) return {pack_half(in), pack_half(in + 2), pack_half(in + 4), pack_half(in + 6)};
+    u32 words[4];
+    pack_all_bf16<8>(in, words);
+    return {words[0], words[1], words[2], words[3]};
+}
+
+template <int FORMAT>
+static __device__ inline void unpack_eight(const Quad& quad, float (&out)[8]) {
+    const u32 words[4] = {quad.x, quad.y, quad.z, quad.w};
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if constexpr (FORMAT == F16) unpack_half(words[k], out + 2 * k);
+        else unpack_bf16(words[k], out + 2 * k);
     }
-#endif
-    return (u32)float_to_bf16(in[0]) | ((u32)float_to_bf16(in[1]) << 16);
 }
 
 // Elements first .. first + 8, where first is a multiple of 8 and all are there.
 static __device__ inline void load_eight(Tensor x, i64 first, float (&out)[8]) {
-    if (x.format == F16 || x.format == BF16) {
-        Quad quad = ((const Quad*)x.data)[first / 8];
-        if (x.format == F16) {
-            unpack_half(quad.x, out);
-            unpack_half(quad.y, out + 2);
-            unpack_half(quad.z, out + 4);
-            unpack_half(quad.w, out + 6);
-        } else {
-            unpack_bf16(quad.x, out);
-            unpack_bf16(quad.y, out + 2);
-            unpack_bf16(quad.z, out + 4);
-            unpack_bf16(quad.w, out + 6);
-        }
-        return;
-    }
+    if (x.format == F16) return unpack_eight<F16>(((const Quad*)x.data)[first / 8], out);
+    if (x.format == BF16) return unpack_eight<BF16>(((const Quad*)x.data)[first / 8], out);
     const Quad* quads = (const Quad*)x.data + first / 4;
     Quad low = quads[0], high = quads[1];
     out[0] = float_of(low.x), out[1] = float_of(low.y), out[2] = float_of(low.z), out[3] = float_of(low.w);
@@ -61,12 +96,8 @@ static __device__ inline void load_eight(Tensor x, i64 first, float (&out)[8]) {
 
 // Rounds each of eight values once to the format and writes them.
 static __device__ inline void store_eight(Tensor y, i64 first, const float (&in)[8]) {
-    if (y.format == F16) {
-        ((Quad*)y.data)[first / 8] = {pack_half(in), pack_half(in + 2), pack_half(in + 4), pack_half(in + 6)};
-        return;
-    }
-    if (y.format == BF16) {
-        ((Quad*)y.data)[first / 8] = {pack_bf16(in), pack_bf16(in + 2), pack_bf16(in + 4), pack_bf16(in + 6)};
+    if (y.format == F16 || y.format == BF16) {
+        ((Quad*)y.data)[first / 8] = y.format == F16 ? pack_eight<F16>(in) : pack_eight<BF16>(in);
         return;
     }
     float out[8];
