@@ -5,6 +5,7 @@
 use super::choices::Choices;
 use super::exit::Exit;
 use super::failure::Failure;
+use super::lockfile;
 use super::runs::{self, rule_of};
 use super::ui::Ui;
 use super::watcher::{Lines, Written};
@@ -89,13 +90,7 @@ pub fn find(
     if let Some(finished) = resumable.record.finished().cloned() {
         return Ok(Found::Finished(folder, Box::new(resumable.record), finished));
     }
-    let expected = lock::entries_digest(locked);
-    if resumable.record.started.lock != expected {
-        let copy = folder.path.join("manifest.lock");
-        return Err(cannot(format!("the run `{}` was begun under another lock", folder.path)).help(format!(
-            "`amp lock`, and then `amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`"
-        )));
-    }
+    require_plan(&resumable.record, &folder, locked, ui)?;
     let (record, platform) = (&resumable.record, &resumable.record.started.platform);
     let follows = record.started.guarantee == "device";
     if follows && Choices::of_record(record).on(platform) != chosen.on(platform) {
@@ -105,6 +100,29 @@ pub fn find(
         )));
     }
     Ok(Found::Unfinished(Box::new(Unfinished { folder, held, text, resumable })))
+}
+
+/// Refuses a lock that says another plan than the one that a run was begun with, whose copy lies in its folder. Other words for the
+/// same plan are followed: record and copy stay as they are, so that whoever reads them finds the lock of the record.
+fn require_plan(record: &Record, folder: &RunFolder, locked: &Lock, ui: &Ui) -> Result<(), Failure> {
+    if record.started.lock == lock::entries_digest(locked) {
+        return Ok(());
+    }
+    let copy = folder.path.join("manifest.lock");
+    let begun_with = lockfile::read(&copy).ok().flatten().map(|(_, begun_with)| begun_with);
+    let is_its_own = |lock: &&Lock| lock::entries_digest(lock) == record.started.lock;
+    if begun_with.as_ref().filter(is_its_own).is_some_and(|begun| lock::says_the_same(begun, locked)) {
+        let message =
+            format!("the run `{}` was begun under a lock that says the same in other words", folder.path);
+        let help = format!(
+            "it goes on, and keeps that lock beside its record; `amp diff {copy} LOCK` says which words"
+        );
+        warn(ui, Diagnostic::warning(lock::NOT_CANONICAL, message).help(help));
+        return Ok(());
+    }
+    Err(cannot(format!("the run `{}` was begun under another lock", folder.path)).help(format!(
+        "`amp lock`, and then `amp diff {copy} LOCK` says what changed since: take it back, or run without `--resume`"
+    )))
 }
 
 fn named(runs: &[RunFolder], asked: &str) -> Option<RunFolder> {
@@ -128,7 +146,7 @@ fn cannot(message: String) -> Failure {
 }
 
 fn warn(ui: &Ui, warning: Diagnostic) {
-    super::lockfile::warn(ui, &warning);
+    lockfile::warn(ui, &warning);
 }
 
 impl Unfinished {

@@ -32,11 +32,7 @@ pub const ONE_AS_SEVERAL: &str = "after 1 skipped steps";
 ///
 /// Entries that only an additive revision newer than this amp's can have written are not stale.
 pub fn compare(locked: &Lock, fresh: &Lock) -> Vec<Stale> {
-    let mut left = lines(locked);
-    for (_, text) in left.iter_mut().filter(|(path, _)| path.starts_with("precision.phase.")) {
-        *text = text.replacen(ONE_AS_SEVERAL, "after 1 skipped step", 1);
-    }
-    let right = lines(fresh);
+    let (left, right) = (in_todays_words(locked), in_todays_words(fresh));
     let paths: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
     let mut stale: Vec<Stale> = paths
         .into_iter()
@@ -50,6 +46,24 @@ pub fn compare(locked: &Lock, fresh: &Lock) -> Vec<Stale> {
         .collect();
     stale.sort_by_key(|node| is_derived(&node.path));
     stale
+}
+
+/// True when two locks hold the same nodes, platform nodes aside, in whatever words they say them: what was begun under one goes on
+/// under the other. Their [`super::entries_digest`]s may differ; a record keeps that of the one that it was begun with.
+pub fn says_the_same(one: &Lock, other: &Lock) -> bool {
+    // Either may be of a newer revision, whose own entries `compare` overlooks in the first of the two.
+    one.header.version == other.header.version
+        && compare(one, other).is_empty()
+        && compare(other, one).is_empty()
+}
+
+/// Header and entries as path and text, as amp says them today.
+fn in_todays_words(lock: &Lock) -> BTreeMap<String, String> {
+    let mut lines = lines(lock);
+    for (_, text) in lines.iter_mut().filter(|(path, _)| path.starts_with("precision.phase.")) {
+        *text = text.replacen(ONE_AS_SEVERAL, "after 1 skipped step", 1);
+    }
+    lines
 }
 
 /// Header and entries as path and text.

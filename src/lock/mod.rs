@@ -25,7 +25,7 @@ mod tuning_tests;
 
 pub use check::{
     Dropped, ONE_AS_SEVERAL, Stale, carry_platforms, causes_and_effects, compare, dropped, integrity,
-    is_current, retune, update_node,
+    is_current, retune, says_the_same, update_node,
 };
 pub use derive::{LockInput, ParameterLine, SourceFile, derive};
 pub use hash::{entries_digest, run_id};

@@ -256,6 +256,26 @@ fn carriage_returns_comments_and_order_are_forgiven_but_not_current() {
 }
 
 #[test]
+fn other_words_for_a_plan_are_the_same_plan_and_other_nodes_are_not() {
+    let said = |condition: &str| {
+        let mut lock = derive(input());
+        lock.entries.insert("precision.phase.1".to_owned(), Entry::new(condition));
+        lock
+    };
+    let (old, new) = (said("after 1 skipped steps in a row x"), said("after 1 skipped step in a row x"));
+    assert_ne!(entries_digest(&old), entries_digest(&new));
+    assert!(says_the_same(&old, &new) && says_the_same(&new, &old) && says_the_same(&old, &old));
+    assert!(!says_the_same(&old, &said("after 11 skipped steps in a row x")));
+    assert!(!says_the_same(&old, &said("after 1 skipped step x")));
+    // A node that only a newer revision has says something, although no lock is stale for it.
+    let mut newer = new.clone();
+    newer.header.revision += 1;
+    newer.entries.insert("added.later".to_owned(), Entry::new("1"));
+    assert!(compare(&newer, &new).is_empty());
+    assert!(!says_the_same(&newer, &new) && !says_the_same(&new, &newer));
+}
+
+#[test]
 fn a_stale_lock_names_its_nodes() {
     let locked = with_platform(derive(input()));
     assert_eq!(compare(&locked, &derive(input())), []);

@@ -1,7 +1,8 @@
 //! A precision that changes during the run: what the record says of it, that runs go on in the right one, and what a lock has of it.
 
-use super::kills::{RICH, kill_and_resume, latest};
+use super::kills::{RICH, hashed, kill_and_resume, latest};
 use super::{Place, amp, repository};
+use std::path::Path;
 
 /// A run whose scale begins so high that three steps in a row are skipped, and that has a last policy from a step on.
 pub(super) fn changing() -> String {
@@ -183,4 +184,72 @@ fn one_skipped_step_is_one_and_locks_that_said_several_are_followed() {
     assert_eq!(changes(&place, ".amp")[0].3, "after 1 skipped step in a row");
     let _ = place.amp(&["lock"]).ends(0);
     assert!(place.read("manifest.lock").contains(line));
+}
+
+/// How a lock said that one skipped step is the condition, and how it says it.
+const SAID: [&str; 2] = ["after 1 skipped steps in a row", "after 1 skipped step in a row"];
+
+/// Cuts the record of a run as if it had been killed: after the steps that follow its first state.
+fn cut(record: &Path) {
+    let text = std::fs::read_to_string(record).expect("a record");
+    let state = text.find("\"event\":\"checkpoint\"").expect("a state");
+    let end = text[state..].match_indices('\n').nth(3).expect("more lines").0 + state + 1;
+    std::fs::write(record, &text[..end]).expect("a file");
+}
+
+#[test]
+fn a_run_goes_on_under_a_lock_that_says_its_plan_in_other_words() {
+    let place = Place::with_manifest(&changing().replace("skipped-in-row=3", "skipped-in-row=1"));
+    let _ = place.amp(&["lock"]).ends(0);
+    let new = place.read("manifest.lock");
+    let old = new.replace(SAID[1], SAID[0]);
+    assert_ne!(old, new);
+    // What the lock said at first, what it says later, and how the run goes on: `amp run` writes the lock anew by itself.
+    let cases = [
+        (&old, &new, vec!["run", "-q", "--resume"]),
+        (&old, &old, vec!["run", "-q", "--resume"]),
+        (&old, &new, vec!["run", "-q", "--resume", "--locked"]),
+        (&new, &old, vec!["run", "-q", "--resume", "--locked"]),
+    ];
+    for (number, (first, later, words)) in cases.into_iter().enumerate() {
+        let store = format!("store-{number}");
+        let words = [words, vec!["--store", &store]].concat();
+        place.write("manifest.lock", first);
+        let _ = place.amp(&["run", "-q", "--locked", "--store", &store]).ends(0);
+        let record = latest(&place.path(&store)).expect("a record");
+        let folder = record.parent().expect("a folder").to_str().expect("a name").to_owned();
+        let undisturbed = hashed(&record);
+        let model = std::fs::read(record.with_file_name("model.safetensors")).expect("a checkpoint");
+        cut(&record);
+        place.write("manifest.lock", later);
+        let answer = place.amp(&words).ends(0);
+        let warning = "begun under a lock that says the same in other words";
+        assert!(answer.stderr.contains(warning) && answer.stderr.contains("AMP0511"), "{}", answer.stderr);
+        assert_eq!(hashed(&record), undisturbed, "{words:?}");
+        assert_eq!(std::fs::read(record.with_file_name("model.safetensors")).expect("a checkpoint"), model);
+        // The record names the lock that it was begun with, which lies beside it, and all who ask for that one find it.
+        let beside = format!("{folder}/manifest.lock");
+        assert_eq!(std::fs::read_to_string(&beside).expect("a lock"), *first);
+        assert_eq!(
+            place.read("manifest.lock").contains(SAID[0]),
+            words.contains(&"--locked") && later == &old
+        );
+        let _ = place.amp(&["store", "verify", "--store", &store]).ends(0);
+        let _ = place.amp(&["verify", &folder]).ends(0);
+        let _ = place.amp(&["verify", &folder, "--segments", "1"]).ends(0);
+        let _ = place.amp(&["attest", &folder]).ends(0);
+        let _ = place.amp(&["report", &folder]).ends(0);
+        assert!(
+            !std::fs::read_to_string(format!("{folder}/report.html"))
+                .expect("a page")
+                .contains("another digest")
+        );
+        let diff = place.amp(&["diff", &beside, "manifest.lock", "--json"]).ends(0).json();
+        assert_eq!(diff["old_run_id"], diff["new_run_id"]);
+        assert_eq!(diff["can_change_bits"], false, "{diff:#}");
+    }
+    let runs = [0, 3].map(|number| latest(&place.path(&format!("store-{number}"))).expect("a record"));
+    let runs = runs.each_ref().map(|record| record.to_str().expect("a name"));
+    let _ = place.amp(&["diff", runs[0], runs[1], "--exit-code"]).ends(0);
+    let _ = place.amp(&["bisect", runs[0], runs[1]]).ends(0);
 }
