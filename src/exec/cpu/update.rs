@@ -12,8 +12,13 @@ pub use crate::exec::reference::update::{Adam, Sgd, clip_coefficient, stochastic
 use std::sync::atomic::{AtomicBool, Ordering};
 
 mod beside;
+mod faded;
+mod rule;
 
 pub use beside::update_and_fingerprint;
+pub use faded::{AdamStep, MomentumStep};
+use rule::update_all;
+pub use rule::{Rounded, Rule};
 
 for_each_isa! {
     /// Multiplies in place; true if any value was not finite before.
@@ -39,14 +44,9 @@ for_each_isa! {
         found != 0
     }
 
-    /// One SGD step with momentum.
-    fn sgd_momentum(op: &Sgd, parameters: &mut [f32], buffers: &mut [f32], gradients: &[f32], clip: f32) {
-        let length = parameters.len();
-        let (op, buffers, gradients) = (*op, &mut buffers[..length], &gradients[..length]);
-        for index in 0..length {
-            (parameters[index], buffers[index]) =
-                op.step(parameters[index], buffers[index], gradients[index], clip);
-        }
+    /// One step by a rule.
+    fn update_by<const N: usize>(rule: impl Rule<N>, values: [&mut [f32]; N], gradients: &[f32]) {
+        update_all(rule, values, gradients);
     }
 
     /// One SGD step without momentum.
@@ -54,19 +54,6 @@ for_each_isa! {
         let op = *op;
         for (p, g) in parameters.iter_mut().zip(gradients) {
             *p = op.step(*p, 0.0, *g, clip).0;
-        }
-    }
-
-    /// One Adam step.
-    fn adam_step(
-        op: &Adam, parameters: &mut [f32], first: &mut [f32], second: &mut [f32], gradients: &[f32], clip: f32,
-    ) {
-        let length = parameters.len();
-        let (first, second, gradients) = (&mut first[..length], &mut second[..length], &gradients[..length]);
-        let op = *op;
-        for index in 0..length {
-            (parameters[index], first[index], second[index]) =
-                op.step(parameters[index], first[index], second[index], gradients[index], clip);
         }
     }
 }
@@ -132,7 +119,7 @@ pub fn sgd(
     let length = parameters.len();
     let outputs = (Units::new(parameters, 1), Units::new(buffers, 1));
     parallel(threads, length, CHEAP, outputs, |range, (p, b)| {
-        sgd_momentum(isa, op, p.slice, b.slice, &gradients[range], clip);
+        update_by(isa, MomentumStep::new(op, clip), [p.slice, b.slice], &gradients[range]);
     });
 }
 
@@ -165,6 +152,6 @@ pub fn adam(
     let length = parameters.len();
     let outputs = (Units::new(parameters, 1), Units::new(first, 1), Units::new(second, 1));
     parallel(threads, length, CHEAP, outputs, |range, (p, m, v)| {
-        adam_step(isa, op, p.slice, m.slice, v.slice, &gradients[range], clip);
+        update_by(isa, AdamStep::new(op, clip), [p.slice, m.slice, v.slice], &gradients[range]);
     });
 }

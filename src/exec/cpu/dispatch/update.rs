@@ -7,8 +7,8 @@ use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::fingerprint::{Keys, fingerprint};
 use crate::exec::cpu::update::{
-    Adam, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd, sgd_plain, store, sum_of_squares,
-    unscale_and_check, update_and_fingerprint, update_scale,
+    Adam, AdamStep, MomentumStep, Rounded, Rule, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd,
+    sgd_plain, store, sum_of_squares, unscale_and_check, update_and_fingerprint, update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::exec::schedule::decimal;
@@ -149,7 +149,7 @@ fn optimize(
                 }
                 (true, None) => sgd_plain(isa, threads, &rule, call.out(outputs, 0), gradient, clip),
                 (false, Some(seal)) => {
-                    let step = |[p, b]: [f32; 2], g| rule.step(p, b, g, clip).into();
+                    let step = MomentumStep::new(&rule, clip);
                     update_and_seal(call, call.outs(outputs), gradient, seal, step);
                 }
                 (false, None) => {
@@ -167,8 +167,7 @@ fn optimize(
             let rule = Adam::new(rate, (beta1, beta2), eps, decay, true, powers);
             let values @ [_, _, _] = call.outs(outputs);
             if let Some(seal) = seal {
-                let step = |[p, m, v]: [f32; 3], g| rule.step(p, m, v, g, clip).into();
-                update_and_seal(call, values, gradient, seal, step);
+                update_and_seal(call, values, gradient, seal, AdamStep::new(&rule, clip));
             } else {
                 let [parameters, first, second] = values;
                 adam(isa, threads, &rule, parameters, first, second, gradient, clip);
@@ -184,25 +183,13 @@ fn update_and_seal<const N: usize>(
     values: [&mut [f32]; N],
     gradient: &[f32],
     ((keys, sums), format): (Seal<'_>, Format),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync,
+    rule: impl Rule<N>,
 ) {
     let on = (call.isa, call.threads);
     match format {
-        Format::F16 => update_and_fingerprint(on, values, gradient, (keys, sums), rounded(rule, round_f16)),
-        Format::Bf16 => update_and_fingerprint(on, values, gradient, (keys, sums), rounded(rule, round_bf16)),
+        Format::F16 => update_and_fingerprint(on, values, gradient, (keys, sums), Rounded(rule, round_f16)),
+        Format::Bf16 => update_and_fingerprint(on, values, gradient, (keys, sums), Rounded(rule, round_bf16)),
         _ => update_and_fingerprint(on, values, gradient, (keys, sums), rule),
-    }
-}
-
-/// A rule whose parameters are rounded.
-fn rounded<const N: usize>(
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync,
-    round: impl Fn(f32) -> f32 + Copy + Sync,
-) -> impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync {
-    move |values, gradient| {
-        let mut new = rule(values, gradient);
-        new.iter_mut().take(1).for_each(|parameter| *parameter = round(*parameter));
-        new
     }
 }
 

@@ -6,6 +6,7 @@ mod attention_gradients;
 mod attention_torch;
 mod candle;
 mod elementwise;
+mod faded;
 mod gradients;
 mod layouts;
 mod norms;

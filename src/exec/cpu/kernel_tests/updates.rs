@@ -2,7 +2,7 @@
 
 use super::{LENGTHS, Numbers, assert_same, every_setting};
 use crate::arithmetic::functions::power;
-use crate::exec::cpu::update::{self, Adam, Sgd, clip_coefficient};
+use crate::exec::cpu::update::{self, Adam, AdamStep, MomentumStep, Sgd, clip_coefficient};
 use crate::exec::reference;
 
 #[test]
@@ -83,7 +83,7 @@ fn sgd_equals_the_reference() {
                 assert_same(&p2, &p1, "parameters");
                 assert_same(&b2, &b1, "buffers");
                 let (mut p3, mut b3, mut sums) = (p.clone(), b.clone(), Vec::new());
-                let rule = |[p, b]: [f32; 2], g| op.step(p, b, g, 0.7).into();
+                let rule = MomentumStep::new(&op, 0.7);
                 let into = (&keys, &mut sums);
                 update::update_and_fingerprint((isa, threads), [&mut p3[..], &mut b3], &g, into, rule);
                 assert_same(&p3, &p1, "parameters");
@@ -121,7 +121,7 @@ fn adam_equals_the_reference() {
                 assert_same(&v2, &v1, "second moments");
                 let (mut p3, mut m3, mut v3) = (p.clone(), m.clone(), v.clone());
                 let (values, mut sums) = ([&mut p3[..], &mut m3, &mut v3], vec![1; 20]);
-                let rule = |[p, m, v]: [f32; 3], g| op.step(p, m, v, g, 0.7).into();
+                let rule = AdamStep::new(&op, 0.7);
                 update::update_and_fingerprint((isa, threads), values, &g, (&keys, &mut sums), rule);
                 assert_same(&p3, &p1, "parameters");
                 assert_same(&m3, &m1, "first moments");

@@ -2,6 +2,7 @@
 //! the sums' multiplications are done meanwhile: while a block is updated, run by run, the one before it is summed, which is in the
 //! first-level cache still. Memory is asked for ahead, for the sums leave less room to the instructions that would.
 
+use super::rule::{RUN, Rule, update_all};
 use crate::arithmetic::Isa;
 use crate::exec::cpu::fingerprint::{
     BLOCK, BYTES, BlockSums, HALF, Keys, PlainSums, STRIP, strip_of, sum_block,
@@ -11,14 +12,14 @@ use crate::exec::cpu::fingerprint::{avx2::Avx2Sums, avx512::Avx512Sums};
 use crate::exec::cpu::threads::Threads;
 use crate::exec::cpu::vector::{CHEAP, Units, grain, parallel};
 
-/// Updates a parameter and its moments, `values`, element by element by `rule`, which is given an element of each and one of the gradient,
+/// Updates a parameter and its moments, `values`, by `rule`,
 /// and leaves in `out` what `fingerprint` would find of the new parameter, the first of the values.
 pub fn update_and_fingerprint<const N: usize>(
     (isa, threads): (Isa, &Threads),
     values: [&mut [f32]; N],
     gradients: &[f32],
     (keys, out): (&Keys, &mut Vec<u8>),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy + Sync,
+    rule: impl Rule<N>,
 ) {
     let blocks = gradients.len().div_ceil(BLOCK);
     out.clear();
@@ -31,14 +32,13 @@ pub fn update_and_fingerprint<const N: usize>(
     });
 }
 
-/// Runs blocks with the instructions of a set: those that the update would take by itself. A moment that fades away is a subnormal number
-/// for the rest of a run, and each instruction on some costs 150 cycles however wide it is, so that narrower ones cost twice as much.
+/// Runs blocks with the instructions of a set: those that the update would take by itself.
 fn run<const N: usize>(
     isa: Isa,
     values: [&mut [f32]; N],
     gradients: &[f32],
     sums: (&Keys, &mut [u8]),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    rule: impl Rule<N>,
 ) {
     match isa {
         #[cfg(target_arch = "x86_64")]
@@ -57,7 +57,7 @@ fn avx2<const N: usize>(
     values: [&mut [f32]; N],
     gradients: &[f32],
     sums: (&Keys, &mut [u8]),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    rule: impl Rule<N>,
 ) {
     body::<N, Avx2Sums>(values, gradients, sums, rule);
 }
@@ -68,7 +68,7 @@ fn avx512<const N: usize>(
     values: [&mut [f32]; N],
     gradients: &[f32],
     sums: (&Keys, &mut [u8]),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    rule: impl Rule<N>,
 ) {
     body::<N, Avx512Sums>(values, gradients, sums, rule);
 }
@@ -78,7 +78,7 @@ fn body<const N: usize, S: BlockSums>(
     values: [&mut [f32]; N],
     gradients: &[f32],
     (keys, out): (&Keys, &mut [u8]),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    rule: impl Rule<N>,
 ) {
     let mut values = values.map(|values| values.as_chunks_mut::<BLOCK>());
     let (whole, rest) = gradients.as_chunks::<BLOCK>();
@@ -110,7 +110,7 @@ fn body<const N: usize, S: BlockSums>(
 fn update_block<const N: usize, S: BlockSums>(
     mut block: [&mut [f32; BLOCK]; N],
     gradients: &[f32; BLOCK],
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    rule: impl Rule<N>,
     (keys, before, sums): (&Keys, Option<&[f32; BLOCK]>, &mut S),
 ) {
     for at in (0..BLOCK).step_by(RUN) {
@@ -118,7 +118,8 @@ fn update_block<const N: usize, S: BlockSums>(
             block.iter().for_each(|values| ask_for(values, line + AHEAD));
             ask_for(gradients, line + AHEAD);
         }
-        update_run(&mut block, gradients, at, rule);
+        let runs = block.each_mut().map(|values| &mut values.as_chunks_mut::<RUN>().0[at / RUN]);
+        rule.run(runs, &gradients.as_chunks().0[at / RUN]);
         if let Some(before) = before {
             for from in (at / 2..(at + RUN) / 2).step_by(STRIP) {
                 sums.add(keys, from, strip_of(before, from), strip_of(before, from + HALF));
@@ -126,9 +127,6 @@ fn update_block<const N: usize, S: BlockSums>(
         }
     }
 }
-
-/// Elements that are updated between sums: enough to stay a loop, which is made vector code.
-const RUN: usize = 64;
 
 /// Elements of a line of a cache.
 const LINE: usize = 16;
@@ -150,42 +148,17 @@ fn ask_for(block: &[f32; BLOCK], element: usize) {
     let _ = place;
 }
 
-/// Updates the elements from `at` on by the rule.
-#[inline(always)]
-fn update_run<const N: usize>(
-    block: &mut [&mut [f32; BLOCK]; N],
-    gradients: &[f32; BLOCK],
-    at: usize,
-    rule: impl Fn([f32; N], f32) -> [f32; N],
-) {
-    let gradients: &[f32; RUN] = &gradients.as_chunks().0[at / RUN];
-    let mut runs = block.each_mut().map(|values| &mut values.as_chunks_mut::<RUN>().0[at / RUN]);
-    for lane in 0..RUN {
-        let old = std::array::from_fn(|value| runs[value][lane]);
-        let new = rule(old, gradients[lane]);
-        for (values, new) in runs.iter_mut().zip(new) {
-            values[lane] = new;
-        }
-    }
-}
-
 /// A block that is not full, summed as if zero words filled it.
 #[inline(always)]
 fn last<const N: usize, S: BlockSums>(
     mut values: [&mut [f32]; N],
     gradients: &[f32],
     (keys, bytes): (&Keys, &mut [u8; BYTES]),
-    rule: impl Fn([f32; N], f32) -> [f32; N] + Copy,
+    rule: impl Rule<N>,
 ) {
     let length = gradients.len();
-    let mut rests = values.each_mut().map(|values| &mut values[..length]);
-    for lane in 0..length {
-        let new = rule(std::array::from_fn(|value| rests[value][lane]), gradients[lane]);
-        for (values, new) in rests.iter_mut().zip(new) {
-            values[lane] = new;
-        }
-    }
+    update_all(rule, values.each_mut().map(|values| &mut **values), gradients);
     let mut block = [0.0; BLOCK];
-    block[..length].copy_from_slice(rests[0]);
+    block[..length].copy_from_slice(&values[0][..length]);
     sum_block::<S>(keys, &block, bytes);
 }
