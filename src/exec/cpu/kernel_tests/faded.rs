@@ -16,7 +16,8 @@ const WHOLE: [u32; 14] = [1, 2, 3, 4, 5, 6, 9, 10, 499, 500, 501, 1 << 22, (1 <<
 
 /// Numbers of every kind, mostly subnormal ones or, where `quiet`, zeros.
 fn mixed(numbers: &mut Numbers, quiet: bool) -> Vec<f32> {
-    let bounds = [2_f32.powi(-50), 2_f32.powi(-40), 2_f32.powi(-75), f32::MIN_POSITIVE];
+    // 2⁻⁵⁰, 2⁻⁴⁰, 2⁻⁷⁵ and the least normal number, by their bits.
+    let bounds = [127 - 50, 127 - 40, 127 - 75, 1].map(|exponent| exponent << 23);
     let one = |numbers: &mut Numbers| {
         let sign = ((numbers.bits() & 1) as u32) << 31;
         let random = numbers.bits() as u32;
@@ -27,7 +28,7 @@ fn mixed(numbers: &mut Numbers, quiet: bool) -> Vec<f32> {
             4..7 => random & 0x007f_ffff,
             7 => 0,
             // A neighbour of a bound, on either side, or the bound.
-            8 => bounds[numbers.below(bounds.len())].to_bits() + 1 - numbers.below(3) as u32,
+            8 => bounds[numbers.below(bounds.len())] + 1 - numbers.below(3) as u32,
             9 => f32::INFINITY.to_bits(),
             10 => f32::NAN.to_bits(),
             11 => random & 0x7fff_ffff,
