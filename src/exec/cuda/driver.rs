@@ -195,8 +195,8 @@ impl Driver {
         // Asking the library how it makes convolutions may do anything, too.
         for launch in launches {
             match launch {
-                Launch::Kernel { name, .. } => {
-                    self.kernels.function(name)?;
+                Launch::Kernel { name, shared, .. } => {
+                    self.kernels.function(name, *shared)?;
                 }
                 Launch::Convolution(convolution) => {
                     self.convolutions.prepare(&convolution.shape)?;
@@ -225,14 +225,14 @@ impl Driver {
     fn enqueue(&mut self, launch: &Launch) -> Result<(), ExecFault> {
         let stream = self.stream.cu_stream();
         match launch {
-            Launch::Kernel { name, grid, block, arguments } => {
-                let function = self.kernels.function(name)?;
+            Launch::Kernel { name, grid, block, shared, arguments } => {
+                let function = self.kernels.function(name, *shared)?;
                 let mut pointers = arguments.pointers();
                 let [x, y, z] = *grid;
                 // SAFETY: the function is of a loaded module; each pointer is to the bytes of an argument, which the driver
                 // copies before it returns. That the arguments are those of the kernel is what the tests of `dispatch` check.
                 unsafe {
-                    result::launch_kernel(function, (x, y, z), (*block, 1, 1), 0, stream, &mut pointers)
+                    result::launch_kernel(function, (x, y, z), (*block, 1, 1), *shared, stream, &mut pointers)
                 }
                 .map_err(|error| fault(&format!("launching {name}"), error))
             }

@@ -174,7 +174,9 @@ impl Device for Emulated {
 
     fn launch(&mut self, launch: &Launch) -> Result<(), ExecFault> {
         match launch {
-            Launch::Kernel { name, grid, block, arguments } => Self::kernel(name, *grid, *block, arguments)?,
+            Launch::Kernel { name, grid, block, arguments, .. } => {
+                Self::kernel(name, *grid, *block, arguments)?
+            }
             Launch::Product(op) => product(op, None),
             Launch::BiasedProduct(op, bias) => {
                 let chosen = self.choices.get(&Asked::of_product(op, true));

@@ -28,11 +28,13 @@ pub enum Kind {
     Updates,
     /// Commits of running statistics.
     Commits,
-    /// A batch normalisation, the addition of a residual if there is one, ReLU if there is one.
+    /// A convolution if there is one, a batch normalisation, the addition of a residual if there is one, ReLU if there is one.
     NormForward,
-    /// The sum of two gradients if there is one, the gradient of ReLU, that of a batch normalisation. What ReLU's leaves is a result.
+    /// The gradient of a convolution's input if there is one, the sum of two gradients if there is one, the gradient of ReLU, that of a batch
+    /// normalisation. What ReLU's leaves is a result.
     NormBackward,
-    /// The gradient of a ReLU of normalised values, and of the normalisation; beside them stand β and what was normalised.
+    /// The gradient of a convolution's input if there is one, of a ReLU of normalised values, and of the normalisation; beside them stand β
+    /// and what was normalised.
     RectifiedNormBackward,
     /// A sum, the norm of it, a cast of that; without the first or the last.
     ResidualNorm,

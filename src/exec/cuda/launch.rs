@@ -186,6 +186,8 @@ pub enum Launch {
         grid: [u32; 3],
         /// Threads of a block.
         block: u32,
+        /// Bytes of shared memory of a block, beside what the kernel declares.
+        shared: u32,
         /// Arguments.
         arguments: Arguments,
     },
@@ -319,12 +321,24 @@ impl Launches {
 
     /// A kernel with blocks along x, y and z; nothing when there are none. y and z may have 65,535 at most.
     pub fn kernel(&mut self, name: &'static str, grid: [usize; 3], block: u32, arguments: Arguments) {
+        self.kernel_with_memory(name, grid, block, 0, arguments);
+    }
+
+    /// As [`Launches::kernel`], with so many bytes of shared memory for each block beside what the kernel declares.
+    pub fn kernel_with_memory(
+        &mut self,
+        name: &'static str,
+        grid: [usize; 3],
+        block: u32,
+        shared: u32,
+        arguments: Arguments,
+    ) {
         debug_assert!(grid[1] <= GREATEST_GRID && grid[2] <= GREATEST_GRID, "{name}: {grid:?}");
         if grid.contains(&0) {
             return;
         }
         let grid = grid.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX));
-        self.list.push(Launch::Kernel { name, grid, block, arguments });
+        self.list.push(Launch::Kernel { name, grid, block, shared, arguments });
     }
 
     /// A kernel with one thread for each of `threads`, in blocks of 256.

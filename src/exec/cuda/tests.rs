@@ -17,6 +17,7 @@ mod linear;
 mod loss_gradient;
 mod memory;
 mod near;
+mod pixels;
 mod pointwise;
 mod rows;
 mod samples;

@@ -2,9 +2,10 @@
 //!
 //! Channels in eights have kernels with accesses of 16 bytes (`batch_norm_wide.cu`), which take in what stands around; other channels,
 //! and images whose channels are not last, have a thread for each channel (`batch_norm.cu`). Sums have the declared order, or under the
-//! guarantee `device` another fixed one in one pass over memory (`batch_norm_sums.cu`).
+//! guarantee `device` another fixed one in one pass over memory (`batch_norm_sums.cu`), or in none where a convolution makes what is summed
+//! (`pixels.rs`).
 
-use super::{Arithmetic, Call, Operand, columns};
+use super::{Arithmetic, Call, Operand, columns, image, pixels};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
 use crate::graph::{DType, Op};
 
@@ -62,15 +63,21 @@ pub enum Incoming {
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     let follow = Follow { normal: call.output(0).format, residual: None, rectify: false };
     match call.op {
-        Op::BatchNorm { .. } => training(call, &follow, call.output(0), launches),
+        Op::BatchNorm { .. } => training(None, call, &follow, call.output(0), launches),
         Op::BatchNormInference { .. } => inference(call, &follow, call.output(0), launches),
-        Op::BatchNormBackward => backward(call, &Incoming::Plain(call.input(0)), launches),
+        Op::BatchNormBackward => backward(None, call, &Incoming::Plain(call.input(0)), launches),
         _ => false,
     }
 }
 
-/// A normalisation, the addition of a residual if there is one, ReLU if there is one.
+/// A convolution if there is one, the normalisation of its result, the addition of a residual if there is one, ReLU if there is one.
 pub fn forward_group(calls: &[Call<'_>], launches: &mut Launches) -> bool {
+    let (convolution, calls) = match calls {
+        [convolution, calls @ ..] if matches!(convolution.op, Op::Conv2d { .. }) => {
+            (Some(convolution), calls)
+        }
+        _ => (None, calls),
+    };
     let ([norm, ..], [.., last]) = (calls, calls) else { return false };
     let mut follow = Follow { normal: norm.output(0).format, residual: None, rectify: false };
     for call in &calls[1..] {
@@ -87,30 +94,46 @@ pub fn forward_group(calls: &[Call<'_>], launches: &mut Launches) -> bool {
         }
     }
     match norm.op {
-        Op::BatchNorm { .. } => training(norm, &follow, last.output(0), launches),
+        Op::BatchNorm { .. } => training(convolution, norm, &follow, last.output(0), launches),
         _ => inference(norm, &follow, last.output(0), launches),
     }
 }
 
-/// The sum of two gradients if there is one, the gradient of ReLU, that of a normalisation. `beside` are β and the normalised value if
-/// that is made once more.
+/// The gradient of a convolution's input if there is one, its sum with another gradient if there is one, the gradient of ReLU, that of a
+/// normalisation. `beside` are β and the normalised value if that is made once more. What the convolution's leaves has no memory: it is put where
+/// the result will be.
 pub fn backward_group(calls: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launches) -> bool {
+    let (convolution, calls) = match calls {
+        [convolution, calls @ ..] if matches!(convolution.op, Op::Conv2dBackwardInput { .. }) => {
+            (Some(convolution), calls)
+        }
+        _ => (None, calls),
+    };
     let [sums @ .., relu, norm] = calls else { return false };
     let masked = relu.output(0);
+    let place = |operand: &Operand<'_>| match convolution {
+        Some(convolution) if convolution.outputs[0].value.name == operand.value.name => norm.output(0),
+        _ => operand.tensor,
+    };
     let incoming = match (beside, sums) {
         ([beta, normal], _) => Incoming::Rectified {
-            dy: relu.input(0),
+            dy: place(&relu.inputs[0]),
             beta: beta.tensor,
             normal: normal.tensor.format,
             masked: masked.format,
         },
-        (_, []) => Incoming::Masked { dy: (relu.input(0), None), mask: relu.input(1), masked },
+        (_, []) => Incoming::Masked { dy: (place(&relu.inputs[0]), None), mask: relu.input(1), masked },
         (_, [sum, ..]) => {
-            let dy = (sum.input(0), Some((sum.input(1), sum.output(0).format)));
+            // The convolution's comes first; a sum of two is the same either way.
+            let from = |operand: &Operand<'_>| {
+                convolution.is_some_and(|convolution| convolution.outputs[0].value.name == operand.value.name)
+            };
+            let [first, second] = if from(&sum.inputs[1]) { [1, 0] } else { [0, 1] };
+            let dy = (place(&sum.inputs[first]), Some((place(&sum.inputs[second]), sum.output(0).format)));
             Incoming::Masked { dy, mask: relu.input(1), masked }
         }
     };
-    backward(norm, &incoming, launches)
+    backward(convolution, norm, &incoming, launches)
 }
 
 /// The rows × channels matrix of a batch normalisation.
@@ -229,8 +252,15 @@ fn optional(format: Option<DType>) -> i32 {
     format.map_or(-1, number)
 }
 
-/// The training form; what follows is there only where channels come in eights and last.
-pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Launches) -> bool {
+/// The training form, after the convolution that makes x if there is one; what follows is there only where channels come in eights and
+/// last.
+pub fn training(
+    convolution: Option<&Call<'_>>,
+    call: &Call<'_>,
+    follow: &Follow,
+    y: Tensor,
+    launches: &mut Launches,
+) -> bool {
     let Op::BatchNorm { eps, momentum } = call.op else { return false };
     let [x, gamma, beta, old_mean, old_variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
     let [mean, rstd, new_mean, new_variance] = [1, 2, 3, 4].map(|index| call.output(index));
@@ -239,12 +269,27 @@ pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Laun
     let [own_mean, own_rstd] = [own, own + 4 * matrix.channels as u64];
     let before =
         |arguments: Arguments| arguments.float(*eps).float(*momentum).tensor(old_mean).tensor(old_variance);
+    let statistics = |arguments: Arguments| {
+        [mean, rstd, new_mean, new_variance]
+            .into_iter()
+            .fold(before(arguments), Arguments::tensor)
+            .address(own)
+    };
+    let finish = |launches: &mut Launches| {
+        let statistics = [Tensor::f32(own_mean), Tensor::f32(own_rstd), Tensor::NONE];
+        apply(&matrix, [x, y], statistics, *eps, [gamma, beta], follow, launches)
+    };
+    if let Some(convolution) = convolution {
+        if pixels::with_statistics(convolution, x, statistics, launches) {
+            return finish(launches);
+        }
+        image::run(convolution, launches);
+    }
     match matrix.strips().filter(|_| call.arithmetic == Arithmetic::Device) {
         Some(strips) => {
             let part = strips.part(matrix.rows, 8, SUMMING);
             let arguments = matrix.summing(strips, part, Arguments::new().tensor(x), launches);
-            let arguments = before(arguments).tensor(mean).tensor(rstd).tensor(new_mean).tensor(new_variance);
-            matrix.over(strips, part, "batch_norm_statistics", arguments.address(own), launches);
+            matrix.over(strips, part, "batch_norm_statistics", statistics(arguments), launches);
         }
         None => {
             let (rows, channels, blocks) = (matrix.rows, matrix.channels, columns::blocks(matrix.rows));
@@ -259,8 +304,7 @@ pub fn training(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Laun
             columns::each_total("batch_norm_variance", 1, channels, arguments, launches);
         }
     }
-    let statistics = [Tensor::f32(own_mean), Tensor::f32(own_rstd), Tensor::NONE];
-    apply(&matrix, [x, y], statistics, *eps, [gamma, beta], follow, launches)
+    finish(launches)
 }
 
 /// Block sums of x, or of its squared distance to a mean, in the declared order.
@@ -306,9 +350,14 @@ pub fn inference(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Lau
     apply(&matrix, [x, y], [mean, Tensor::NONE, variance], *eps, [gamma, beta], follow, launches)
 }
 
-/// The gradients of [`training`]. The node's own first operand is not looked at; another than a plain one is there only where
-/// channels come in eights and last.
-pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -> bool {
+/// The gradients of [`training`], after that of the convolution's input which the incoming gradient is made of if there is one. The node's
+/// own first operand is not looked at; another than a plain one is there only where channels come in eights and last.
+pub fn backward(
+    convolution: Option<&Call<'_>>,
+    call: &Call<'_>,
+    incoming: &Incoming,
+    launches: &mut Launches,
+) -> bool {
     let [x, gamma, mean, rstd] = [1, 2, 3, 4].map(|index| call.input(index));
     let [dx, dgamma, dbeta] = [0, 1, 2].map(|index| call.output(index));
     let matrix = Matrix::new(call, &call.inputs[1]);
@@ -332,6 +381,19 @@ pub fn backward(call: &Call<'_>, incoming: &Incoming, launches: &mut Launches) -
     let operands = [dy, more, mask, x, gamma, beta, mean, rstd, masked];
     let arguments = operands.into_iter().fold(Arguments::new(), Arguments::tensor);
     let arguments = [normal, sum, masked_format].into_iter().map(optional).fold(arguments, Arguments::int);
+    if let Some(convolution) = convolution {
+        let gradients = |arguments: Arguments| arguments.tensor(dgamma).tensor(dbeta).address(own);
+        let channels = [x, gamma, beta, mean, rstd];
+        if let Some(dy) = pixels::with_gradient_sums(convolution, incoming, channels, dx, gradients, launches)
+        {
+            let operands =
+                [dy, x, gamma, beta, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
+            let arguments = operands.address(own).tensor(dx);
+            return matrix.each_eight("batch_norm_gradient_wide", arguments, [-1, -1], launches);
+        }
+        let result = Operand { tensor: dx, ..convolution.outputs[0] };
+        image::run(&Call { outputs: &[result], ..*convolution }, launches);
+    }
     if call.arithmetic == Arithmetic::Device {
         let part = strips.part(matrix.rows, 4, SUMMING);
         let arguments = matrix.summing(strips, part, arguments, launches).tensor(dgamma).tensor(dbeta);

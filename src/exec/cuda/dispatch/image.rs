@@ -207,7 +207,7 @@ fn reordered(
 }
 
 /// Whether each output pixel sees one input pixel, its own: a product of matrices.
-fn is_plain(geometry: &Geometry) -> bool {
+pub(super) fn is_plain(geometry: &Geometry) -> bool {
     let Geometry { kernel, stride, padding, groups, .. } = geometry;
     *kernel == [1, 1] && *stride == [1, 1] && *padding == [0, 0] && *groups == 1
 }

@@ -11,6 +11,7 @@ pub(super) mod layer_norm;
 mod linear;
 mod loss;
 mod norm;
+mod pixels;
 mod pointwise;
 mod pool;
 pub(super) mod products;
@@ -99,6 +100,7 @@ impl Arithmetic {
 }
 
 /// A node about to become launches.
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// What to compute.
     pub op: &'a Op,

@@ -10,8 +10,8 @@ use std::ffi::CString;
 /// Loaded modules.
 pub(super) struct Kernels {
     modules: Vec<sys::CUmodule>,
-    /// Those that were looked up.
-    functions: BTreeMap<&'static str, sys::CUfunction>,
+    /// Those that were looked up, with the bytes of shared memory that a launch may ask for.
+    functions: BTreeMap<&'static str, (sys::CUfunction, u32)>,
     compiled_by_driver: bool,
 }
 
@@ -38,23 +38,34 @@ impl Kernels {
         Ok(loaded)
     }
 
-    /// A kernel by name.
+    /// A kernel by name, whose launches may ask for so many bytes of shared memory.
     ///
     /// # Errors
     /// A name that no kernel of this build has, or the driver's own.
-    pub fn function(&mut self, name: &'static str) -> Result<sys::CUfunction, ExecFault> {
-        if let Some(function) = self.functions.get(name) {
-            return Ok(*function);
+    pub fn function(&mut self, name: &'static str, shared: u32) -> Result<sys::CUfunction, ExecFault> {
+        let found = match self.functions.get(name) {
+            Some((function, allowed)) if *allowed >= shared => return Ok(*function),
+            Some((function, _)) => *function,
+            None => self.look_up(name)?,
+        };
+        if shared > 0 {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let bytes = i32::try_from(shared).unwrap_or(i32::MAX);
+            // SAFETY: the function is of a loaded module.
+            unsafe { result::function::set_function_attribute(found, attribute, bytes) }
+                .map_err(|error| fault(&format!("{shared} bytes of shared memory for `{name}`"), error))?;
         }
+        self.functions.insert(name, (found, shared));
+        Ok(found)
+    }
+
+    fn look_up(&self, name: &'static str) -> Result<sys::CUfunction, ExecFault> {
         let wanted =
             CString::new(name).map_err(|_| ExecFault::device(format!("no kernel is called {name:?}")))?;
         for module in &self.modules {
             // SAFETY: the module is loaded.
             match unsafe { result::module::get_function(*module, wanted.clone()) } {
-                Ok(function) => {
-                    self.functions.insert(name, function);
-                    return Ok(function);
-                }
+                Ok(function) => return Ok(function),
                 Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_FOUND => {}
                 Err(error) => return Err(fault(&format!("looking up the kernel `{name}`"), error)),
             }

@@ -64,8 +64,13 @@ fn memory_holds_what_is_written() {
 #[ignore = "needs an NVIDIA GPU"]
 fn a_kernel_that_is_not_there_is_a_fault() {
     let mut device = Driver::open().expect("a device");
-    let launch =
-        Launch::Kernel { name: "no_such_kernel", grid: [1; 3], block: 32, arguments: Arguments::new() };
+    let launch = Launch::Kernel {
+        name: "no_such_kernel",
+        grid: [1; 3],
+        block: 32,
+        shared: 0,
+        arguments: Arguments::new(),
+    };
     let fault = device.launch(&launch).expect_err("no kernel");
     assert!(fault.message.contains("no_such_kernel"), "{}", fault.message);
     assert!(device.capture(&[launch]).is_err());
@@ -188,7 +193,7 @@ fn functions_have_the_bits_of_the_host_for_every_number() {
                 Arguments::new().int(number).tensor(Tensor::f32(x)).tensor(Tensor::f32(y)).size(PIECE);
             let grid = [(PIECE / 256) as u32, 1, 1];
             device
-                .launch(&Launch::Kernel { name: "test_function", grid, block: 256, arguments })
+                .launch(&Launch::Kernel { name: "test_function", grid, block: 256, shared: 0, arguments })
                 .expect("a launch");
             device.download(y, &mut bytes).expect("a download");
             let part = PIECE / cores + 1;

@@ -1,5 +1,5 @@
 //! Chains around batch normalisations of images whose channels are last and come in eights: what `dispatch/batch_norm.rs` has kernels
-//! for.
+//! for. A convolution before a normalisation, or its gradient before that of one, is taken in, so that it may sum what it makes.
 
 use super::{Kind, View};
 use crate::exec::program::{Action, BufferId, Instruction, Layout, Place};
@@ -8,14 +8,17 @@ use crate::graph::{DType, Op, Unary};
 const RELU: Op = Op::Unary(Unary::Relu);
 const RELU_BACKWARD: Op = Op::UnaryBackward(Unary::Relu);
 
-/// The normalisation that begins at a time, the addition of a residual, ReLU.
+/// The convolution that the normalisation at a time is of, if only pixels of their own make its results; the normalisation, the addition of
+/// a residual, ReLU.
 pub(super) fn forward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
     if !matches!(view.op(time)?, Op::BatchNorm { .. } | Op::BatchNormInference { .. }) {
         return None;
     }
     let normalisation = view.at(time);
     takes_part(view, normalisation.inputs[0], normalisation.inputs[1])?;
-    let (mut times, mut last) = (vec![time], normalisation.outputs[0]);
+    let convolution = convolution_of(view, normalisation.inputs[0], time);
+    let (mut times, mut last): (Vec<usize>, _) =
+        (convolution.into_iter().chain([time]).collect(), normalisation.outputs[0]);
     if let Some(sum) = view.only_reader(last)
         && let Some(total) = residual(view, sum, last)
     {
@@ -29,6 +32,35 @@ pub(super) fn forward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)
         times.push(relu);
     }
     Some((Kind::NormForward, times))
+}
+
+/// The convolution that makes x, by a filter of one pixel and without a bias, where x is read by others than the normalisation at a time:
+/// it has memory of its own then.
+fn convolution_of(view: &View<'_>, x: BufferId, time: usize) -> Option<usize> {
+    let convolution = maker(view, x)?;
+    let Op::Conv2d { stride: [1, 1], padding: [0, 0], groups: 1, bias: false, .. } = view.op(convolution)?
+    else {
+        return None;
+    };
+    let instruction = view.at(convolution);
+    let training = matches!(view.op(time)?, Op::BatchNorm { .. });
+    let one_pixel = view.shape(instruction.inputs[1])[2..] == [1, 1];
+    let alike = instruction.outputs == [x] && view.only_reader(x).is_none();
+    (training && one_pixel && alike).then_some(convolution)
+}
+
+/// The gradient of a convolution's input that is this gradient, where only `reader` reads it and it lies like the result.
+fn input_gradient(view: &View<'_>, gradient: BufferId, reader: usize, result: BufferId) -> Option<usize> {
+    let convolution = view.made_for(gradient, reader)?;
+    let known = matches!(view.op(convolution)?, Op::Conv2dBackwardInput { .. });
+    let alike = lies_alike(view, gradient, result) && view.format(gradient) == view.format(result);
+    (known && alike).then_some(convolution)
+}
+
+/// Whether it is the gradient of a convolution by a filter of one pixel, which may sum.
+fn may_sum(view: &View<'_>, convolution: usize) -> bool {
+    matches!(view.op(convolution), Some(Op::Conv2dBackwardInput { stride: [1, 1], .. }))
+        && view.shape(view.at(convolution).inputs[1])[2..] == [1, 1]
 }
 
 /// The result of an addition of a value and another that lies alike.
@@ -54,7 +86,8 @@ fn takes_part(view: &View<'_>, x: BufferId, gamma: BufferId) -> Option<()> {
     (x.layout == Layout::ChannelsLast && x.elements > 0 && eights).then_some(())
 }
 
-/// The gradient of the normalisation at a time, after that of the ReLU behind it, after the sum of two gradients.
+/// The gradient of the normalisation at a time, after that of the ReLU behind it, after the sum of two gradients, after that of the input of a
+/// convolution.
 pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
     if view.op(time)? != &Op::BatchNormBackward {
         return None;
@@ -72,7 +105,9 @@ pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>
     }
     if view.only_reader(incoming) == Some(time) {
         forward_of(view, relu, time)?;
-        return Some((Kind::RectifiedNormBackward, vec![relu, time]));
+        let convolution = input_gradient(view, behind, relu, gradient.outputs[0]);
+        let times = convolution.into_iter().chain([relu, time]).collect();
+        return Some((Kind::RectifiedNormBackward, times));
     }
     let sum = maker(view, behind).filter(|sum| {
         let alike = |operand: &BufferId| lies_alike(view, *operand, behind);
@@ -81,7 +116,17 @@ pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>
             && view.at(*sum).inputs.iter().all(alike)
             && view.only_reader(behind) == Some(relu)
     });
-    Some((Kind::NormBackward, sum.into_iter().chain([relu, time]).collect()))
+    let convolution = match sum {
+        Some(sum) => {
+            let from =
+                |index: usize| input_gradient(view, view.at(sum).inputs[index], sum, gradient.outputs[0]);
+            let both = [from(1), from(0)];
+            let summing = both.into_iter().flatten().find(|convolution| may_sum(view, *convolution));
+            summing.or(both[0]).or(both[1])
+        }
+        None => input_gradient(view, behind, relu, gradient.outputs[0]),
+    };
+    Some((Kind::NormBackward, convolution.into_iter().chain(sum).chain([relu, time]).collect()))
 }
 
 /// The one instruction that writes a result.
@@ -120,7 +165,7 @@ fn forward_of<'a>(view: &'a View<'_>, relu_backward: usize, backward: usize) -> 
 /// are persistent, and how that operand was rounded.
 pub(super) fn beside(view: &View<'_>, kind: Kind, times: &[usize]) -> Vec<BufferId> {
     match (kind, times) {
-        (Kind::RectifiedNormBackward, [relu, time]) => {
+        (Kind::RectifiedNormBackward, [.., relu, time]) => {
             forward_of(view, *relu, *time).map_or(Vec::new(), |norm| vec![norm.inputs[2], norm.outputs[0]])
         }
         _ => Vec::new(),

@@ -23,6 +23,7 @@ template <int MODE>
 struct Normal {
     float centre[8], deviation[8], scale[8], offset[8], bound;
 
+    __device__ Normal() {}
     __device__ Normal(const Gradient& gradient, i64 channel) {
         load_eight(gradient.mean, channel, centre);
         load_eight(gradient.rstd, channel, deviation);
@@ -45,6 +46,11 @@ struct GradientRow {
 
     __device__ void read(const Gradient& gradient, i64 first) {
         dy = Eight<FORMAT>::read(gradient.dy, first);
+        read_beside(gradient, first);
+    }
+
+    // All but dy.
+    __device__ void read_beside(const Gradient& gradient, i64 first) {
         x = Eight<FORMAT>::read(gradient.x, first);
         if constexpr (MODE >= MASKED) mask = Eight<FORMAT>::read(gradient.mask, first);
         if constexpr (MODE == JOINED) more = Eight<FORMAT>::read(gradient.more, first);
@@ -57,6 +63,21 @@ struct GradientRow {
         if constexpr (MODE >= MASKED) slope = mask[c] <= 0.0f ? 0.0f : slope;
         if constexpr (MODE == RECTIFIED) slope = normal.passes(x[c], c) ? slope : 0.0f;
         return FORMAT == ANY_FORMAT && MODE != PLAIN ? rounded<FORMAT>(gradient.masked_format, slope) : slope;
+    }
+};
+
+// Where the gradients of γ and β go, the former of the sum of products that are yet to be divided by the deviation.
+struct Factors {
+    i64 channels;
+    Tensor rstd, dgamma, dbeta;
+    float* own;
+
+    __device__ void leave(i64 channel, float product, float sum) const {
+        const float scaled = product * load(rstd, channel);
+        own[channel] = scaled;
+        own[channels + channel] = sum;
+        store(dgamma, channel, scaled);
+        store(dbeta, channel, sum);
     }
 };
 

@@ -1,0 +1,162 @@
+//! Convolutions by filters of one pixel whose results are summed as they are made, for batch normalisations: products of own kernels
+//! (`kernels/pixel_product.cuh`) in the device's arithmetic, in f16 or bf16.
+
+use super::batch_norm::Incoming;
+use super::image::{int, is_plain, output_pixels};
+use super::{Arithmetic, Call};
+use crate::exec::cpu::convolution::Geometry;
+use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
+use crate::graph::{DType, Op};
+
+/// Rows, columns and depth that a block of threads takes at a time, and its threads.
+const ROWS: usize = 128;
+const COLUMNS: usize = 64;
+const DEPTH: usize = 64;
+const THREADS: u32 = 256;
+/// Blocks that run at a time on an H200, with three and with two to a multiprocessor.
+const THREE: usize = 396;
+const TWO: usize = 264;
+
+/// A kernel: its names in f16 and bf16, `BYTES` of shared memory, and how many blocks to make.
+struct Kernel {
+    names: [&'static str; 2],
+    shared: u32,
+    blocks: usize,
+}
+
+const STATISTICS: Kernel =
+    Kernel { names: ["pixel_statistics_f16", "pixel_statistics_bf16"], shared: 73_728, blocks: THREE };
+const RECTIFIED: Kernel = Kernel {
+    names: ["pixel_gradients_rectified_f16", "pixel_gradients_rectified_bf16"],
+    shared: 91_136,
+    blocks: TWO,
+};
+const MASKED: Kernel = Kernel {
+    names: ["pixel_gradients_masked_f16", "pixel_gradients_masked_bf16"],
+    shared: 82_944,
+    blocks: TWO,
+};
+const JOINED: Kernel = Kernel {
+    names: ["pixel_gradients_joined_f16", "pixel_gradients_joined_bf16"],
+    shared: 99_328,
+    blocks: TWO,
+};
+
+/// The sizes of a product of pixels, and the format of all three operands.
+struct Product {
+    rows: usize,
+    columns: usize,
+    depth: usize,
+    format: DType,
+}
+
+impl Product {
+    /// Where the kernels take it: tiles are whole, and all formats are one.
+    fn of(
+        call: &Call<'_>,
+        geometry: &Geometry,
+        [columns, depth]: [usize; 2],
+        operands: &[Tensor],
+    ) -> Option<Self> {
+        let rows = output_pixels(geometry);
+        let format = operands.first()?.format;
+        let narrow = matches!(format, DType::F16 | DType::Bf16);
+        let alike = operands.iter().all(|operand| operand.format == format);
+        let whole = rows % ROWS == 0 && columns % COLUMNS == 0 && depth % DEPTH == 0;
+        let there = rows * columns * depth > 0 && rows <= 1 << 30 && columns.max(depth) <= 1 << 16;
+        let own = call.arithmetic == Arithmetic::Device && call.tensor_cores && call.channels_last();
+        (own && is_plain(geometry) && narrow && alike && whole && there).then_some(Self {
+            rows,
+            columns,
+            depth,
+            format,
+        })
+    }
+
+    /// Launches a kernel: the two operands come first, then what `beside` adds; room for sums, and what `after` adds.
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        operands: Arguments,
+        beside: impl FnOnce(Arguments) -> Arguments,
+        after: impl FnOnce(Arguments) -> Arguments,
+        launches: &mut Launches,
+    ) {
+        let (across, tiles) = (self.columns / COLUMNS, self.rows / ROWS);
+        let part = tiles.div_ceil((kernel.blocks / across).clamp(1, tiles)) * ROWS;
+        let parts = self.rows.div_ceil(part);
+        let partials = launches.scratch(2 * parts * self.columns * 4);
+        let done = launches.constant(&vec![0; across * 4]);
+        let sizes = operands.size(self.rows).int(int(self.depth)).int(int(self.columns)).size(part);
+        let arguments = after(beside(sizes).address(partials).address(done));
+        let name = kernel.names[usize::from(self.format == DType::Bf16)];
+        launches.kernel_with_memory(name, [across, parts, 1], THREADS, kernel.shared, arguments);
+    }
+}
+
+/// A convolution that makes `y`, with its statistics, whose arguments `statistics` adds; false where there is no kernel.
+pub fn with_statistics(
+    convolution: &Call<'_>,
+    y: Tensor,
+    statistics: impl FnOnce(Arguments) -> Arguments,
+    launches: &mut Launches,
+) -> bool {
+    let (Op::Conv2d { stride, padding, dilation, groups, .. }, [x, weight, ..]) =
+        (convolution.op, convolution.inputs)
+    else {
+        return false;
+    };
+    let geometry = Geometry::of(x.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
+    let sizes = [geometry.channels_out, geometry.channels_in];
+    let Some(product) = Product::of(convolution, &geometry, sizes, &[x.tensor, weight.tensor, y]) else {
+        return false;
+    };
+    let operands = Arguments::new().tensor(x.tensor).tensor(weight.tensor).tensor(y);
+    product.launch(&STATISTICS, operands, |arguments| arguments, statistics, launches);
+    true
+}
+
+/// The gradient of a convolution's input and what comes behind it into a batch normalisation, with that one's sums, whose arguments
+/// `gradients` adds: where it is then. `channels` are the normalisation's x, γ, β, mean and rstd, and `result` is memory that may be written before
+/// the normalisation's gradient is. Nothing where there is no kernel.
+pub fn with_gradient_sums(
+    convolution: &Call<'_>,
+    incoming: &Incoming,
+    [x, gamma, beta, mean, rstd]: [Tensor; 5],
+    result: Tensor,
+    gradients: impl FnOnce(Arguments) -> Arguments,
+    launches: &mut Launches,
+) -> Option<Tensor> {
+    let (Op::Conv2dBackwardInput { stride, padding, dilation, groups }, [dy, weight], [dx]) =
+        (convolution.op, convolution.inputs, convolution.outputs)
+    else {
+        return None;
+    };
+    let geometry = Geometry::of(dx.shape(), weight.shape(), [*stride, *padding, *dilation], *groups);
+    let (kernel, more, mask, masked, inner) = match *incoming {
+        Incoming::Plain(_) => return None,
+        Incoming::Rectified { normal, masked, .. } => {
+            (&RECTIFIED, Tensor::NONE, Tensor::NONE, result, [normal, masked])
+        }
+        Incoming::Masked { dy: (_, None), mask, masked } => {
+            (&MASKED, Tensor::NONE, mask, masked, [masked.format; 2])
+        }
+        Incoming::Masked { dy: (_, Some((more, sum))), mask, masked } => {
+            (&JOINED, more, mask, masked, [sum, masked.format])
+        }
+    };
+    let there = [more, mask].into_iter().filter(|operand| *operand != Tensor::NONE);
+    let operands: Vec<Tensor> =
+        [dy.tensor, weight.tensor, x, masked, dx.tensor].into_iter().chain(there).collect();
+    let sizes = [geometry.channels_in, geometry.channels_out];
+    let product = Product::of(convolution, &geometry, sizes, &operands)?;
+    if inner.into_iter().any(|format| format != product.format) {
+        return None;
+    }
+    let operands = Arguments::new().tensor(dy.tensor).tensor(weight.tensor);
+    let beside = |arguments: Arguments| {
+        [more, mask, x, gamma, beta, mean, rstd, masked].into_iter().fold(arguments, Arguments::tensor)
+    };
+    product.launch(kernel, operands, beside, gradients, launches);
+    Some(masked)
+}

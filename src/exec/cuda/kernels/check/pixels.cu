@@ -1,0 +1,206 @@
+// Times convolutions by filters of one pixel that make the sums of a batch normalisation by the way against the library's product and the
+// passes that sum, on the shapes of ResNet-50, and checks both: results within a unit of their format, sums within their bounds, the same bits twice.
+//
+// On a device, in this folder's parent:
+//   nvcc -std=c++17 -O3 --expt-relaxed-constexpr -fmad=false -gencode=arch=compute_90a,code=sm_90a check/pixels.cu -o check_pixels -lcublas
+//   ./check_pixels
+#include <cublas_v2.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "../batch_norm_sums.cu"
+#include "../pixel_gradients.cu"
+#include "../pixel_statistics.cu"
+
+#ifndef STATISTICS_BLOCKS
+#define STATISTICS_BLOCKS 3
+#endif
+
+static void require(bool holds, const char* what) {
+    if (!holds) std::printf("FAILED %s: %s\n", what, cudaGetErrorString(cudaGetLastError())), std::exit(1);
+}
+
+static void* reserve(size_t bytes) {
+    void* data = nullptr;
+    require(cudaMalloc(&data, bytes) == cudaSuccess, "memory");
+    cudaMemset(data, 0, bytes);
+    return data;
+}
+
+__global__ void fill(u16* data, i64 elements, u32 seed, float spread) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += (i64)gridDim.x * blockDim.x) {
+        u32 state = (u32)i * 2654435761u ^ seed * 0x9e3779b9u;
+        state ^= state >> 16, state *= 0x85ebca6bu, state ^= state >> 13, state *= 0xc2b2ae35u, state ^= state >> 16;
+        data[i] = float_to_half(((float)(int)state / 2147483648.0f) * spread);
+    }
+}
+
+static Tensor numbers(i64 elements, u32 seed, float spread = 1.0f) {
+    Tensor tensor = {reserve(elements * 2), F16, 0};
+    fill<<<1024, 256>>>((u16*)tensor.data, elements, seed, spread);
+    return tensor;
+}
+
+static Tensor constant(int channels, float value) {
+    std::vector<float> all(channels, value);
+    Tensor tensor = {reserve(channels * 4), F32, 0};
+    cudaMemcpy(tensor.data, all.data(), channels * 4, cudaMemcpyHostToDevice);
+    return tensor;
+}
+
+template <class Run>
+static float microseconds(Run run) {
+    static cudaEvent_t begin = nullptr, end = nullptr;
+    if (!begin) cudaEventCreate(&begin), cudaEventCreate(&end);
+    std::vector<float> times;
+    for (int repeat = 0; repeat < 12; repeat++) {
+        cudaEventRecord(begin);
+        run();
+        cudaEventRecord(end);
+        cudaEventSynchronize(end);
+        float time = 0;
+        cudaEventElapsedTime(&time, begin, end);
+        if (repeat > 1) times.push_back(time * 1000);
+    }
+    require(cudaGetLastError() == cudaSuccess, "a launch");
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+}
+
+template <class T>
+static std::vector<T> down(const void* data, i64 elements) {
+    std::vector<T> all(elements);
+    require(cudaMemcpy(all.data(), data, elements * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess, "reading");
+    return all;
+}
+
+// As the dispatch does: blocks of 64 columns and whole tiles of rows, about 264 or 396.
+static i64 part_of(i64 rows, int columns, int blocks) {
+    i64 tiles = rows / 128, parts = std::max<i64>(1, std::min<i64>(tiles, blocks / (columns / 64)));
+    return (tiles + parts - 1) / parts * 128;
+}
+
+struct Strips {
+    int lanes, across;
+    i64 part;
+    Strips(i64 rows, int channels, int group) {
+        int eights = channels / 8;
+        lanes = 1;
+        while (lanes < 32 && eights % (2 * lanes) == 0) lanes *= 2;
+        across = eights / lanes;
+        i64 unit = 256 / lanes * group, units = (rows + unit - 1) / unit, parts = std::max<i64>(1, std::min<i64>(264 / across, units));
+        part = (units + parts - 1) / parts * unit;
+    }
+};
+
+static cublasHandle_t handle;
+
+// y = a · b of row-major matrices, b transposed or not.
+static void library(Tensor a, Tensor b, Tensor y, i64 rows, int depth, int columns, bool transposed) {
+    float one = 1.0f, zero = 0.0f;
+    cublasStatus_t status =
+        cublasGemmEx(handle, transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, columns, (int)rows, depth, &one, b.data, CUDA_R_16F,
+                     transposed ? depth : columns, a.data, CUDA_R_16F, depth, &zero, y.data, CUDA_R_16F, columns, CUBLAS_COMPUTE_32F,
+                     CUBLAS_GEMM_DEFAULT);
+    require(status == CUBLAS_STATUS_SUCCESS, "the library's product");
+}
+
+static double difference(const std::vector<float>& a, const std::vector<float>& b, double scale) {
+    double most = 0;
+    for (size_t i = 0; i < a.size(); i++) most = std::max(most, std::fabs((double)a[i] - b[i]) / (std::fabs((double)b[i]) + scale));
+    return most;
+}
+
+static double differing(const std::vector<u16>& a, const std::vector<u16>& b) {
+    i64 count = 0;
+    for (size_t i = 0; i < a.size(); i++) count += a[i] != b[i];
+    return (double)count / a.size();
+}
+
+int main() {
+    require(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "cuBLAS");
+    void* workspace = reserve(64 << 20);
+    cublasSetWorkspace(handle, workspace, 64 << 20);
+    float* partials = (float*)reserve(64 << 20);
+    int* done = (int*)reserve(4096);
+    const int shapes[][3] = {{802816, 64, 256},  {802816, 256, 64},  {802816, 64, 64},    {200704, 128, 512}, {200704, 512, 128},
+                             {802816, 256, 128}, {50176, 256, 1024}, {50176, 1024, 256},  {200704, 512, 256}, {12544, 512, 2048},
+                             {12544, 2048, 512}, {50176, 1024, 512}};
+    const int statistics_bytes = pixel_statistics_parts::BYTES, joined_bytes = pixel_gradients_parts::Shape<JOINED>::BYTES,
+              rectified_bytes = pixel_gradients_parts::Shape<RECTIFIED>::BYTES;
+    auto allow = [](auto kernel, int bytes) {
+        require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess, "shared memory");
+    };
+    allow(pixel_statistics_f16, statistics_bytes);
+    allow(pixel_gradients_joined_f16, joined_bytes);
+    allow(pixel_gradients_rectified_f16, rectified_bytes);
+    for (auto& shape : shapes) {
+        const i64 rows = shape[0];
+        const int depth = shape[1], columns = shape[2];
+        Tensor a = numbers(rows * depth, 1), w = numbers((i64)depth * columns, 2, 1.0f / std::sqrt((float)depth));
+        Tensor more = numbers(rows * columns, 3, 0.3f), mask = numbers(rows * columns, 4), x = numbers(rows * columns, 5, 2.0f);
+        Tensor y[2], masked[2];
+        for (Tensor& tensor : y) tensor = numbers(rows * columns, 6);
+        for (Tensor& tensor : masked) tensor = numbers(rows * columns, 7);
+        Tensor mean = constant(columns, 0.1f), rstd = constant(columns, 0.7f), gamma = constant(columns, 1.1f), beta = constant(columns, 0.05f);
+        Tensor out[2][4];
+        float* own[2];
+        for (auto& set : out)
+            for (Tensor& tensor : set) tensor = constant(columns, 0.0f);
+        for (float*& two : own) two = (float*)reserve(columns * 8);
+        const Strips strips(rows, columns, 8), fours(rows, columns, 4);
+        const dim3 sums((unsigned)((rows + strips.part - 1) / strips.part), strips.across), gradients((unsigned)((rows + fours.part - 1) / fours.part), fours.across);
+        auto grid = [&](int blocks) {
+            i64 part = part_of(rows, columns, blocks);
+            return dim3(columns / 64, (unsigned)((rows + part - 1) / part));
+        };
+        const i64 wide = part_of(rows, columns, 132 * STATISTICS_BLOCKS), narrow = part_of(rows, columns, 264);
+        std::printf("%lld x %d x %d:", rows, columns, depth);
+
+        auto separate = [&] {
+            library(a, w, y[0], rows, depth, columns, true);
+            batch_norm_statistics<<<sums, 256>>>(y[0], rows, columns, strips.part, strips.lanes, partials, done, 1e-5f, 0.1f, mean, rstd, out[0][0], out[0][1], out[0][2], out[0][3], own[0]);
+        };
+        auto together = [&] {
+            pixel_statistics_f16<<<grid(132 * STATISTICS_BLOCKS), 256, statistics_bytes>>>(a, w, y[1], rows, depth, columns, wide, partials, done, 1e-5f, 0.1f, mean, rstd, out[1][0], out[1][1], out[1][2], out[1][3], own[1]);
+        };
+        float product = microseconds([&] { library(a, w, y[0], rows, depth, columns, true); });
+        float before = microseconds(separate), after = microseconds(together);
+        auto first = down<float>(own[1], 2 * columns);
+        auto ys = down<u16>(y[1].data, rows * columns);
+        together();
+        bool again = first == down<float>(own[1], 2 * columns) && ys == down<u16>(y[1].data, rows * columns);
+        auto reference = down<u16>(y[0].data, rows * columns);
+        std::printf(" statistics %.1f + %.1f -> %.1f (%.2g, %.1g of y)%s;", product, before - product, after, difference(first, down<float>(own[0], 2 * columns), 0.01), differing(ys, reference), again ? "" : " NOT REPEATED");
+
+        for (int mode = 0; mode < 2; mode++) {
+            auto separate = [&] {
+                library(a, w, y[0], rows, depth, columns, false);
+                if (mode == 0) gradient_sums_joined<<<gradients, 256>>>(y[0], more, mask, x, gamma, beta, mean, rstd, masked[0], F16, F16, F16, rows, columns, fours.part, fours.lanes, partials, done, out[0][0], out[0][1], own[0]);
+                else gradient_sums_rectified<<<gradients, 256>>>(y[0], Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, Tensor{}, F16, F16, F16, rows, columns, fours.part, fours.lanes, partials, done, out[0][0], out[0][1], own[0]);
+            };
+            auto together = [&] {
+                if (mode == 0) pixel_gradients_joined_f16<<<grid(264), 256, joined_bytes>>>(a, w, rows, depth, columns, narrow, more, mask, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
+                else pixel_gradients_rectified_f16<<<grid(264), 256, rectified_bytes>>>(a, w, rows, depth, columns, narrow, Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
+            };
+            float product = microseconds([&] { library(a, w, y[0], rows, depth, columns, false); });
+            float before = microseconds(separate), after = microseconds(together);
+            auto first = down<float>(own[1], 2 * columns);
+            auto ys = down<u16>(masked[1].data, rows * columns);
+            together();
+            bool again = first == down<float>(own[1], 2 * columns) && ys == down<u16>(masked[1].data, rows * columns);
+            std::printf(" %s %.1f + %.1f -> %.1f (%.2g", mode == 0 ? "joined" : "rectified", product, before - product, after, difference(first, down<float>(own[0], 2 * columns), std::sqrt((double)rows)));
+            if (mode == 0) std::printf(", %.1g of dy", differing(ys, down<u16>(masked[0].data, rows * columns)));
+            std::printf(")%s;", again ? "" : " NOT REPEATED");
+        }
+        std::printf("\n");
+        std::fflush(stdout);
+        for (Tensor tensor : {a, w, more, mask, x, y[0], y[1], masked[0], masked[1]}) cudaFree(tensor.data);
+    }
+    return 0;
+}

@@ -1,0 +1,111 @@
+// Gradients of the input of convolutions by filters of one pixel, with what comes behind them in the backward pass: the sum with another gradient,
+// the gradient of a ReLU, the sums of a batch normalisation's (pixel_product.cuh, gradients.cuh), under the guarantee `device`.
+#include "gradients.cuh"
+#include "pixel_product.cuh"
+
+namespace pixel_gradients_parts {
+
+using namespace pixel_product;
+
+// What a way needs beside: results of the same shape, stages of the walk that there is room for; and shared memory for all that and for
+// what is known of the channels.
+template <int MODE>
+struct Shape {
+    static constexpr int BESIDE = MODE == JOINED ? 3 : MODE == MASKED ? 2 : 1, STAGES = MODE == RECTIFIED ? 3 : 2;
+    static constexpr int BROUGHT = BESIDE * OWN_ROWS * CHANNEL_THREADS * 8, CHANNEL_VALUES = 4;
+    static constexpr int BYTES = (STAGES * STAGE + BROUGHT) * 2 + CHANNEL_VALUES * COLUMNS * 4;
+};
+static_assert(Shape<RECTIFIED>::BYTES == 91136 && Shape<MASKED>::BYTES == 82944 && Shape<JOINED>::BYTES == 99328,
+              "as dispatch/pixels.rs has it");
+
+// Mean, rstd, γ and β of the block's channels, in shared memory.
+struct Known {
+    float* values;
+
+    __device__ inline void take(const Gradient& gradient, int first) const {
+        const int thread = (int)threadIdx.x, channel = thread % COLUMNS, which = thread / COLUMNS;
+        const Tensor from = which == 0 ? gradient.mean : which == 1 ? gradient.rstd : which == 2 ? gradient.gamma : gradient.beta;
+        if (from.data) values[which * COLUMNS + channel] = load(from, first + channel);
+    }
+    __device__ inline void eight(int which, float (&out)[8]) const {
+        const Quad* quads = (const Quad*)(values + which * COLUMNS + lane_number() % LANES_OF_ROW * 8);
+        const Quad low = quads[0], high = quads[1];
+        out[0] = float_of(low.x), out[1] = float_of(low.y), out[2] = float_of(low.z), out[3] = float_of(low.w);
+        out[4] = float_of(high.x), out[5] = float_of(high.y), out[6] = float_of(high.z), out[7] = float_of(high.w);
+    }
+};
+
+// Sums dy·(x - mean) and dy, and writes dy, which is what comes into the normalisation.
+template <int FORMAT, int MODE>
+__device__ inline Pairs<8> sums(const Operands& operands, const Gradient& gradient, u16* shared) {
+    typedef Shape<MODE> S;
+    u16* brought = shared + S::STAGES * STAGE + threadIdx.x * 8;
+    const Known known{(float*)(shared + S::STAGES * STAGE + S::BROUGHT)};
+    // Read after the first barrier of the walk.
+    known.take(gradient, operands.first_column());
+    auto place_of = [&](int which, int index) { return brought + (which * OWN_ROWS + index) * CHANNEL_THREADS * 8; };
+    auto bring = [&](i64 row) {
+#pragma unroll
+        for (int index = 0; index < OWN_ROWS; index++) {
+            const i64 at = operands.own_place(row, index);
+            copy_later(place_of(0, index), (const u16*)gradient.x.data + at, true);
+            if constexpr (MODE >= MASKED) copy_later(place_of(1, index), (const u16*)gradient.mask.data + at, true);
+            if constexpr (MODE == JOINED) copy_later(place_of(2, index), (const u16*)gradient.more.data + at, true);
+        }
+    };
+    Pairs<8> found = nothing_found();
+    over_rows<FORMAT, true, S::STAGES>(operands, shared, bring, [&](i64 row, const Pixels& place, auto next) {
+        Normal<MODE> normal;
+        known.eight(0, normal.centre);
+        if constexpr (MODE == RECTIFIED) {
+            known.eight(1, normal.deviation);
+            known.eight(2, normal.scale);
+            known.eight(3, normal.offset);
+            normal.bound = greatest_zero(FORMAT);
+        }
+#pragma unroll
+        for (int index = 0; index < OWN_ROWS; index++) {
+            GradientRow<FORMAT, MODE> own;
+            own.dy = own_eight<FORMAT>(place, index);
+            own.x = {*(const Quad*)place_of(0, index)};
+            if constexpr (MODE >= MASKED) own.mask = {*(const Quad*)place_of(1, index)};
+            if constexpr (MODE == JOINED) own.more = {*(const Quad*)place_of(2, index)};
+            float incoming[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                incoming[c] = own.incoming(gradient, normal, c);
+                found.first[c] = fmaf(incoming[c], own.x[c] - normal.centre[c], found.first[c]);
+                found.second[c] += incoming[c];
+            }
+            ((Quad*)gradient.masked.data)[operands.own_place(row, index) / 8] = pack_eight<FORMAT>(incoming);
+        }
+        next();
+    });
+    return found;
+}
+
+}  // namespace pixel_gradients_parts
+
+using namespace pixel_gradients_parts;
+
+// masked = what comes into a batch normalisation of x by way of dy · w (filters w, depth × columns) and the ways of gradients.cuh; dgamma and dbeta,
+// as results and in `own`.
+#define PIXEL_GRADIENTS(name, FORMAT, MODE)                                                                                            \
+    KERNEL_OF(CHANNEL_THREADS, 2, name, Tensor dy, Tensor w, i64 rows, int depth, int columns, i64 part, Tensor more, Tensor mask,     \
+              Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor rstd, Tensor masked, float* partials, int* done, Tensor dgamma, \
+              Tensor dbeta, float* own) {                                                                                              \
+        PIXEL_MEMORY(Shape<MODE>::BYTES)                                                                                               \
+        const Operands operands = {dy, w, rows, depth, columns, part};                                                                 \
+        const Gradient gradient = {{}, more, mask, x, gamma, beta, mean, rstd, masked, FORMAT, FORMAT, FORMAT};                        \
+        const Pairs<8> found = sums<FORMAT, MODE>(operands, gradient, pixel_memory);                                                   \
+        const Factors result = {columns, rstd, dgamma, dbeta, own};                                                                    \
+        join_columns<AsSums>(found, pixel_memory, operands, {partials, done},                                                          \
+                             [&](i64 channel, float product, float sum) { result.leave(channel, product, sum); });                     \
+    }
+
+PIXEL_GRADIENTS(pixel_gradients_rectified_f16, F16, RECTIFIED)
+PIXEL_GRADIENTS(pixel_gradients_rectified_bf16, BF16, RECTIFIED)
+PIXEL_GRADIENTS(pixel_gradients_masked_f16, F16, MASKED)
+PIXEL_GRADIENTS(pixel_gradients_masked_bf16, BF16, MASKED)
+PIXEL_GRADIENTS(pixel_gradients_joined_f16, F16, JOINED)
+PIXEL_GRADIENTS(pixel_gradients_joined_bf16, BF16, JOINED)
