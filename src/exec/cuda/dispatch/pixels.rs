@@ -1,5 +1,8 @@
 //! Convolutions by filters of one pixel whose results are summed as they are made, for batch normalisations: products of own kernels
 //! (`kernels/pixel_product.cuh`) in the device's arithmetic, in f16 or bf16.
+//!
+//! They save passes over the result, which the library's products need behind them; where sums are long, those are faster by more than
+//! that. `kernels/check/pixels.cu` measures both; the rule knows sizes alone.
 
 use super::batch_norm::Incoming;
 use super::image::{int, is_plain, output_pixels};
@@ -8,38 +11,67 @@ use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor};
 use crate::graph::{DType, Op};
 
-/// Rows, columns and depth that a block of threads takes at a time, and its threads.
+/// Rows and depth that a block of threads takes at a time, and its threads.
 const ROWS: usize = 128;
-const COLUMNS: usize = 64;
 const DEPTH: usize = 64;
 const THREADS: u32 = 256;
 /// Blocks that run at a time on an H200, with three and with two to a multiprocessor.
 const THREE: usize = 396;
 const TWO: usize = 264;
 
-/// A kernel: its names in f16 and bf16, `BYTES` of shared memory, and how many blocks to make.
+/// Multiplications so few that launches cost more than they do.
+const FEW: usize = 1 << 31;
+
+/// A kernel.
 struct Kernel {
+    /// Its names in f16 and bf16.
     names: [&'static str; 2],
+    /// Columns of a block of threads.
+    columns: usize,
+    /// `BYTES` of shared memory.
     shared: u32,
+    /// How many blocks to make.
     blocks: usize,
+    /// The longest sums that it makes sooner than the library and a pass behind it.
+    depth: usize,
 }
 
-const STATISTICS: Kernel =
-    Kernel { names: ["pixel_statistics_f16", "pixel_statistics_bf16"], shared: 73_728, blocks: THREE };
+const STATISTICS: [Kernel; 2] = [
+    Kernel {
+        names: ["pixel_statistics_128_f16", "pixel_statistics_128_bf16"],
+        columns: 128,
+        shared: 98_304,
+        blocks: TWO,
+        depth: 1024,
+    },
+    Kernel {
+        names: ["pixel_statistics_64_f16", "pixel_statistics_64_bf16"],
+        columns: 64,
+        shared: 73_728,
+        blocks: THREE,
+        depth: 512,
+    },
+];
 const RECTIFIED: Kernel = Kernel {
     names: ["pixel_gradients_rectified_f16", "pixel_gradients_rectified_bf16"],
+    columns: 64,
     shared: 91_136,
     blocks: TWO,
+    depth: 512,
 };
 const MASKED: Kernel = Kernel {
     names: ["pixel_gradients_masked_f16", "pixel_gradients_masked_bf16"],
+    columns: 64,
     shared: 82_944,
     blocks: TWO,
+    depth: 256,
 };
 const JOINED: Kernel = Kernel {
     names: ["pixel_gradients_joined_f16", "pixel_gradients_joined_bf16"],
+    columns: 64,
     shared: 99_328,
     blocks: TWO,
+    depth: 256,
 };
 
 /// The sizes of a product of pixels, and the format of all three operands.
@@ -62,7 +94,7 @@ impl Product {
         let format = operands.first()?.format;
         let narrow = matches!(format, DType::F16 | DType::Bf16);
         let alike = operands.iter().all(|operand| operand.format == format);
-        let whole = rows % ROWS == 0 && columns % COLUMNS == 0 && depth % DEPTH == 0;
+        let whole = rows % ROWS == 0 && depth % DEPTH == 0;
         let there = rows * columns * depth > 0 && rows <= 1 << 30 && columns.max(depth) <= 1 << 16;
         let own = call.arithmetic == Arithmetic::Device && call.tensor_cores && call.channels_last();
         (own && is_plain(geometry) && narrow && alike && whole && there).then_some(Self {
@@ -71,6 +103,12 @@ impl Product {
             depth,
             format,
         })
+    }
+
+    /// Whether a kernel takes it, and gains anything.
+    fn suits(&self, kernel: &Kernel) -> bool {
+        let short = self.depth <= kernel.depth || self.rows * self.columns * self.depth <= FEW;
+        short && self.columns.is_multiple_of(kernel.columns)
     }
 
     /// Launches a kernel: the two operands come first, then what `beside` adds; room for sums, and what `after` adds.
@@ -82,7 +120,7 @@ impl Product {
         after: impl FnOnce(Arguments) -> Arguments,
         launches: &mut Launches,
     ) {
-        let (across, tiles) = (self.columns / COLUMNS, self.rows / ROWS);
+        let (across, tiles) = (self.columns / kernel.columns, self.rows / ROWS);
         let part = tiles.div_ceil((kernel.blocks / across).clamp(1, tiles)) * ROWS;
         let parts = self.rows.div_ceil(part);
         let partials = launches.scratch(2 * parts * self.columns * 4);
@@ -111,8 +149,9 @@ pub fn with_statistics(
     let Some(product) = Product::of(convolution, &geometry, sizes, &[x.tensor, weight.tensor, y]) else {
         return false;
     };
+    let Some(kernel) = STATISTICS.iter().find(|kernel| product.suits(kernel)) else { return false };
     let operands = Arguments::new().tensor(x.tensor).tensor(weight.tensor).tensor(y);
-    product.launch(&STATISTICS, operands, |arguments| arguments, statistics, launches);
+    product.launch(kernel, operands, |arguments| arguments, statistics, launches);
     true
 }
 
@@ -150,7 +189,7 @@ pub fn with_gradient_sums(
         [dy.tensor, weight.tensor, x, masked, dx.tensor].into_iter().chain(there).collect();
     let sizes = [geometry.channels_in, geometry.channels_out];
     let product = Product::of(convolution, &geometry, sizes, &operands)?;
-    if inner.into_iter().any(|format| format != product.format) {
+    if inner.into_iter().any(|format| format != product.format) || !product.suits(kernel) {
         return None;
     }
     let operands = Arguments::new().tensor(dy.tensor).tensor(weight.tensor);

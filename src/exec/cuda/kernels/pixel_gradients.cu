@@ -7,15 +7,18 @@ namespace pixel_gradients_parts {
 
 using namespace pixel_product;
 
-// What a way needs beside: results of the same shape, stages of the walk that there is room for; and shared memory for all that and for
+// More columns to a block would need more of what stands beside in shared memory than gains anything.
+constexpr int COLUMNS = 64;
+
+// What a way needs beside: results of the same shape; stages of the walk that there is room for; and shared memory for all that and for
 // what is known of the channels.
 template <int MODE>
-struct Shape {
+struct Needs {
     static constexpr int BESIDE = MODE == JOINED ? 3 : MODE == MASKED ? 2 : 1, STAGES = MODE == RECTIFIED ? 3 : 2;
-    static constexpr int BROUGHT = BESIDE * OWN_ROWS * CHANNEL_THREADS * 8, CHANNEL_VALUES = 4;
-    static constexpr int BYTES = (STAGES * STAGE + BROUGHT) * 2 + CHANNEL_VALUES * COLUMNS * 4;
+    static constexpr int BROUGHT = BESIDE * Shape<COLUMNS>::OWN_ROWS * CHANNEL_THREADS * 8, CHANNEL_VALUES = 4;
+    static constexpr int BYTES = (STAGES * Shape<COLUMNS>::STAGE + BROUGHT) * 2 + CHANNEL_VALUES * COLUMNS * 4;
 };
-static_assert(Shape<RECTIFIED>::BYTES == 91136 && Shape<MASKED>::BYTES == 82944 && Shape<JOINED>::BYTES == 99328,
+static_assert(Needs<RECTIFIED>::BYTES == 91136 && Needs<MASKED>::BYTES == 82944 && Needs<JOINED>::BYTES == 99328,
               "as dispatch/pixels.rs has it");
 
 // Mean, rstd, γ and β of the block's channels, in shared memory.
@@ -23,12 +26,14 @@ struct Known {
     float* values;
 
     __device__ inline void take(const Gradient& gradient, int first) const {
-        const int thread = (int)threadIdx.x, channel = thread % COLUMNS, which = thread / COLUMNS;
-        const Tensor from = which == 0 ? gradient.mean : which == 1 ? gradient.rstd : which == 2 ? gradient.gamma : gradient.beta;
-        if (from.data) values[which * COLUMNS + channel] = load(from, first + channel);
+        for (int place = (int)threadIdx.x; place < 4 * COLUMNS; place += CHANNEL_THREADS) {
+            const int which = place / COLUMNS;
+            const Tensor from = which == 0 ? gradient.mean : which == 1 ? gradient.rstd : which == 2 ? gradient.gamma : gradient.beta;
+            if (from.data) values[place] = load(from, first + place % COLUMNS);
+        }
     }
     __device__ inline void eight(int which, float (&out)[8]) const {
-        const Quad* quads = (const Quad*)(values + which * COLUMNS + lane_number() % LANES_OF_ROW * 8);
+        const Quad* quads = (const Quad*)(values + which * COLUMNS + Shape<COLUMNS>::lane() * 8);
         const Quad low = quads[0], high = quads[1];
         out[0] = float_of(low.x), out[1] = float_of(low.y), out[2] = float_of(low.z), out[3] = float_of(low.w);
         out[4] = float_of(high.x), out[5] = float_of(high.y), out[6] = float_of(high.z), out[7] = float_of(high.w);
@@ -38,23 +43,24 @@ struct Known {
 // Sums dy·(x - mean) and dy, and writes dy, which is what comes into the normalisation.
 template <int FORMAT, int MODE>
 __device__ inline Pairs<8> sums(const Operands& operands, const Gradient& gradient, u16* shared) {
-    typedef Shape<MODE> S;
-    u16* brought = shared + S::STAGES * STAGE + threadIdx.x * 8;
-    const Known known{(float*)(shared + S::STAGES * STAGE + S::BROUGHT)};
+    typedef Needs<MODE> Needs;
+    constexpr int OWN_ROWS = Shape<COLUMNS>::OWN_ROWS, WALK = Needs::STAGES * Shape<COLUMNS>::STAGE;
+    u16* brought = shared + WALK + threadIdx.x * 8;
+    const Known known{(float*)(shared + WALK + Needs::BROUGHT)};
     // Read after the first barrier of the walk.
-    known.take(gradient, operands.first_column());
+    known.take(gradient, operands.first_column<COLUMNS>());
     auto place_of = [&](int which, int index) { return brought + (which * OWN_ROWS + index) * CHANNEL_THREADS * 8; };
     auto bring = [&](i64 row) {
 #pragma unroll
         for (int index = 0; index < OWN_ROWS; index++) {
-            const i64 at = operands.own_place(row, index);
+            const i64 at = operands.own_place<COLUMNS>(row, index);
             copy_later(place_of(0, index), (const u16*)gradient.x.data + at, true);
             if constexpr (MODE >= MASKED) copy_later(place_of(1, index), (const u16*)gradient.mask.data + at, true);
             if constexpr (MODE == JOINED) copy_later(place_of(2, index), (const u16*)gradient.more.data + at, true);
         }
     };
     Pairs<8> found = nothing_found();
-    over_rows<FORMAT, true, S::STAGES>(operands, shared, bring, [&](i64 row, const Pixels& place, auto next) {
+    over_rows<FORMAT, COLUMNS, true, Needs::STAGES>(operands, shared, bring, [&](i64 row, const auto& place, auto next) {
         Normal<MODE> normal;
         known.eight(0, normal.centre);
         if constexpr (MODE == RECTIFIED) {
@@ -66,7 +72,7 @@ __device__ inline Pairs<8> sums(const Operands& operands, const Gradient& gradie
 #pragma unroll
         for (int index = 0; index < OWN_ROWS; index++) {
             GradientRow<FORMAT, MODE> own;
-            own.dy = own_eight<FORMAT>(place, index);
+            own.dy = own_eight<FORMAT, COLUMNS>(place, index);
             own.x = {*(const Quad*)place_of(0, index)};
             if constexpr (MODE >= MASKED) own.mask = {*(const Quad*)place_of(1, index)};
             if constexpr (MODE == JOINED) own.more = {*(const Quad*)place_of(2, index)};
@@ -77,7 +83,7 @@ __device__ inline Pairs<8> sums(const Operands& operands, const Gradient& gradie
                 found.first[c] = fmaf(incoming[c], own.x[c] - normal.centre[c], found.first[c]);
                 found.second[c] += incoming[c];
             }
-            ((Quad*)gradient.masked.data)[operands.own_place(row, index) / 8] = pack_eight<FORMAT>(incoming);
+            ((Quad*)gradient.masked.data)[operands.own_place<COLUMNS>(row, index) / 8] = pack_eight<FORMAT>(incoming);
         }
         next();
     });
@@ -94,12 +100,12 @@ using namespace pixel_gradients_parts;
     KERNEL_OF(CHANNEL_THREADS, 2, name, Tensor dy, Tensor w, i64 rows, int depth, int columns, i64 part, Tensor more, Tensor mask,     \
               Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor rstd, Tensor masked, float* partials, int* done, Tensor dgamma, \
               Tensor dbeta, float* own) {                                                                                              \
-        PIXEL_MEMORY(Shape<MODE>::BYTES)                                                                                               \
+        PIXEL_MEMORY(Needs<MODE>::BYTES)                                                                                               \
         const Operands operands = {dy, w, rows, depth, columns, part};                                                                 \
         const Gradient gradient = {{}, more, mask, x, gamma, beta, mean, rstd, masked, FORMAT, FORMAT, FORMAT};                        \
         const Pairs<8> found = sums<FORMAT, MODE>(operands, gradient, pixel_memory);                                                   \
         const Factors result = {columns, rstd, dgamma, dbeta, own};                                                                    \
-        join_columns<AsSums>(found, pixel_memory, operands, {partials, done},                                                          \
+        join_columns<AsSums, COLUMNS>(found, pixel_memory, operands, {partials, done},                                                          \
                              [&](i64 channel, float product, float sum) { result.leave(channel, product, sum); });                     \
     }
 

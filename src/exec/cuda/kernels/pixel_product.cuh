@@ -1,9 +1,9 @@
 // Products of pixels and a filter of one pixel, on tensor cores, whose results are worked on before they leave: rows × depth by
 // depth × columns, a column for each channel of the result. So a batch normalisation's sums of them need no pass over memory.
 //
-// A block of threads has 64 columns and a part of the rows, 128 at a time, of which each warp has 16. Steps of 64 along the depth follow one
-// another through all of the part, so that the next rows are on their way while these are finished. Rows, columns and depth are
-// multiples of 128, 64 and 64.
+// A block of threads has 64 or 128 columns and a part of the rows, 128 at a time, of which each warp has 16. Steps of 64 along the depth
+// follow one another through all of the part, so that the next rows are on their way while these are finished. Rows and depth are multiples
+// of 128 and 64.
 #pragma once
 #include "channel_sums.cuh"
 #include "tensor_cores.cuh"
@@ -13,19 +13,29 @@ namespace pixel_product {
 using namespace channel_sums;
 using namespace tensor_cores;
 
-constexpr int ROWS = 128, COLUMNS = 64, DEPTH = 64, LANES_OF_ROW = COLUMNS / 8;
+constexpr int ROWS = 128, DEPTH = 64;
 typedef Tile<DEPTH, ROWS> Pixels;
-// Channels of the result × depth, or the other way round.
-typedef Tile<DEPTH, COLUMNS> Filter;
-constexpr int STAGE = Pixels::SIZE + Filter::SIZE;
-// Of 16 rows × 64 columns a thread has eight columns of so many rows.
-constexpr int OWN_ROWS = 4;
+
+// What depends on the columns of a block.
+template <int COLUMNS>
+struct Shape {
+    // Numbers of a step in shared memory: pixels, and behind them the part of the filter.
+    static constexpr int STAGE = (ROWS + COLUMNS) * DEPTH;
+    // Of 16 rows a thread has eight columns of OWN_ROWS rows, beginning with its line, LINES apart.
+    static constexpr int LANES = COLUMNS / 8, LINES = 32 / LANES, OWN_ROWS = 16 / LINES;
+    // Results of a block, over the memory of their last step.
+    typedef Tile<COLUMNS, ROWS> Results;
+    static_assert(Results::SIZE <= STAGE, "results fit into the memory of a step");
+
+    __device__ static inline int lane() { return lane_number() % LANES; }
+    __device__ static inline int line(int index) { return lane_number() / LANES + index * LINES; }
+};
 
 #ifdef __CUDACC__
 extern __shared__ __align__(1024) u16 pixel_memory[];
-#define PIXEL_MEMORY(BYTES)
+#define PIXEL_MEMORY(...)
 #else
-#define PIXEL_MEMORY(BYTES) alignas(1024) static u16 pixel_memory[BYTES / 2];
+#define PIXEL_MEMORY(...) alignas(1024) static u16 pixel_memory[(__VA_ARGS__) / 2];
 #endif
 
 // The operands: rows × depth; the filter, columns × depth or if ROWS_ARE_K depth × columns; and the rows of a part.
@@ -40,33 +50,47 @@ struct Operands {
         const i64 left = rows - first_row();
         return (int)((left < part ? left : part) / ROWS);
     }
-    __device__ inline int first_column() const { return (int)blockIdx.x * COLUMNS; }
+    template <int COLUMNS>
+    __device__ inline int first_column() const {
+        return (int)blockIdx.x * COLUMNS;
+    }
     __device__ inline Parts parts() const { return {blockIdx.y, gridDim.y, blockIdx.x, rows, columns, part}; }
     // Where a thread's eight columns of its row `index` are in the result, where the warp's rows begin with `row`.
+    template <int COLUMNS>
     __device__ inline i64 own_place(i64 row, int index) const {
-        return (row + lane_number() / LANES_OF_ROW + index * 4) * columns + first_column() + lane_number() % LANES_OF_ROW * 8;
+        return (row + Shape<COLUMNS>::line(index)) * columns + first_column<COLUMNS>() + Shape<COLUMNS>::lane() * 8;
     }
 };
 
-// The threads of four warps wait for each other.
-__device__ inline void meet_group() {
+// Waits until nobody reads what results will lie over: four warps of their pixels, all of the filter.
+template <int COLUMNS>
+__device__ inline void meet() {
 #ifdef __CUDACC__
-    asm volatile("bar.sync %0, 128;" ::"r"(1 + warp_number() / 4) : "memory");
-#else
-    emulate::barrier();
+    if (Shape<COLUMNS>::Results::SIZE <= Pixels::SIZE) {
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + warp_number() / 4) : "memory");
+        return;
+    }
 #endif
+    __syncthreads();
 }
 
-// Begins result[16 × 64] = pixels · filter for each warp, added to the result if it sums.
-template <int FORMAT, bool ROWS_ARE_K>
-__device__ inline void begin_step(float (&result)[COLUMNS / 8][4], const Pixels& pixels, const Filter& filter, bool sums) {
+// The part of the filter that a step takes: channels of the result × depth, or the other way round.
+template <int COLUMNS, bool ROWS_ARE_K>
+struct Filter {
+    typedef Tile<ROWS_ARE_K ? COLUMNS : DEPTH, ROWS_ARE_K ? DEPTH : COLUMNS> Place;
+};
+
+// Begins result[16 × COLUMNS] = pixels · filter for each warp, added to the result if it sums.
+template <int FORMAT, int COLUMNS, bool ROWS_ARE_K>
+__device__ inline void begin_step(float (&result)[COLUMNS / 8][4], const Pixels& pixels,
+                                  const typename Filter<COLUMNS, ROWS_ARE_K>::Place& filter, bool sums) {
     const int row = warp_number() * 16;
 #ifdef WARP_GROUPS
     begin_group<COLUMNS>(result);
 #pragma unroll
     for (int k = 0; k < DEPTH; k += 16)
         multiply_shared<FORMAT, COLUMNS, ROWS_ARE_K>(result, pixels.described(row / 64 * 64, k),
-                                                     ROWS_ARE_K ? filter.described(k, 0) : filter.described(0, k), sums || k > 0);
+                                                     ROWS_ARE_K ? filter.described_along_rows(k) : filter.described(0, k), sums || k > 0);
     commit_group();
 #else
 #pragma unroll
@@ -89,9 +113,9 @@ __device__ inline void begin_step(float (&result)[COLUMNS / 8][4], const Pixels&
 #endif
 }
 
-// Rounds the results of a warp and puts them where its rows of the pixels were, which nobody reads any more.
-template <int FORMAT>
-__device__ inline void put(const float (&result)[COLUMNS / 8][4], const Pixels& place) {
+// Rounds the results of a warp and puts them into their place.
+template <int FORMAT, int COLUMNS>
+__device__ inline void put(const float (&result)[COLUMNS / 8][4], const typename Shape<COLUMNS>::Results& place) {
     const int row = warp_number() * 16, lane = lane_number();
 #pragma unroll
     for (int tile = 0; tile < COLUMNS / 8; tile += 2) {
@@ -116,17 +140,18 @@ __device__ inline void put(const float (&result)[COLUMNS / 8][4], const Pixels& 
 }
 
 // A thread's eight columns of its row `index`.
-template <int FORMAT>
-__device__ inline Eight<FORMAT> own_eight(const Pixels& place, int index) {
-    const int lane = lane_number();
-    return {*(const Quad*)place.at(warp_number() * 16 + lane / LANES_OF_ROW + index * 4, lane % LANES_OF_ROW)};
+template <int FORMAT, int COLUMNS>
+__device__ inline Eight<FORMAT> own_eight(const Tile<COLUMNS, ROWS>& place, int index) {
+    return {*(const Quad*)place.at(warp_number() * 16 + Shape<COLUMNS>::line(index), Shape<COLUMNS>::lane())};
 }
 
 // Makes all results of the block, the steps of STAGES at a time in shared memory. For each 128 rows work(row, place, bring) is called, when
 // results are in their place; a warp's begin with `row`. What bring(row) begins to copy for its own thread is there when work is called
 // with that row; work calls it once. Ends with the shared memory free.
-template <int FORMAT, bool ROWS_ARE_K, int STAGES, typename Bring, typename Work>
+template <int FORMAT, int COLUMNS, bool ROWS_ARE_K, int STAGES, typename Bring, typename Work>
 __device__ inline void over_rows(const Operands& operands, u16* shared, Bring bring, Work work) {
+    typedef typename Filter<COLUMNS, ROWS_ARE_K>::Place Filter;
+    constexpr int STAGE = Shape<COLUMNS>::STAGE;
     const int each = operands.depth / DEPTH, tiles = operands.tiles(), steps = tiles * each;
     const i64 first = operands.first_row();
     // The next step to fetch.
@@ -139,9 +164,10 @@ __device__ inline void over_rows(const Operands& operands, u16* shared, Bring br
         const u16* pixels = (const u16*)operands.pixels.data + k;
         Pixels{place}.fetch<CHANNEL_THREADS>(pixels, operands.depth, fetch_row, operands.rows);
         const u16* filter = (const u16*)operands.filter.data;
+        const int column = operands.first_column<COLUMNS>();
         const Filter there{place + Pixels::SIZE};
-        if (ROWS_ARE_K) there.fetch<CHANNEL_THREADS>(filter + operands.first_column(), operands.columns, k, operands.depth);
-        else there.fetch<CHANNEL_THREADS>(filter + k, operands.depth, operands.first_column(), operands.columns);
+        if (ROWS_ARE_K) there.template fetch<CHANNEL_THREADS>(filter + column, operands.columns, k, operands.depth);
+        else there.template fetch<CHANNEL_THREADS>(filter + k, operands.depth, column, operands.columns);
         fetched++;
         fetch_k = fetch_k + 1 == each ? 0 : fetch_k + 1;
         if (fetch_k == 0) fetch_row += ROWS;
@@ -167,15 +193,16 @@ __device__ inline void over_rows(const Operands& operands, u16* shared, Bring br
         fetch(stage == 0 ? STAGES - 1 : stage - 1);
         end_group();
         const Pixels pixels{shared + stage * STAGE};
-        begin_step<FORMAT, ROWS_ARE_K>(result, pixels, Filter{pixels.data + Pixels::SIZE}, k > 0);
+        begin_step<FORMAT, COLUMNS, ROWS_ARE_K>(result, pixels, Filter{pixels.data + Pixels::SIZE}, k > 0);
         wait_products<0>();
         hold<COLUMNS>(result);
         if (++k == each) {
-            meet_group();
-            put<FORMAT>(result, pixels);
+            const typename Shape<COLUMNS>::Results results{pixels.data};
+            meet<COLUMNS>();
+            put<FORMAT, COLUMNS>(result, results);
             wait_groups<1>();
             const i64 next = row + ROWS;
-            work(row, pixels, [&] {
+            work(row, results, [&] {
                 if (next < end) bring(next);
             });
             row = next;
@@ -189,12 +216,12 @@ __device__ inline void over_rows(const Operands& operands, u16* shared, Bring br
 }
 
 // Joins what the threads of the launch found, in the memory of the steps, which is free.
-template <class How, class Finish>
+template <class How, int COLUMNS, class Finish>
 __device__ inline void join_columns(const Pairs<8>& found, u16* shared, const Operands& operands, Room room, Finish finish) {
-    static_assert(STAGE * 2 >= (2 * COLUMNS + 1) * MOST_LAST_LINES * 4, "lines fit into the memory of a step");
+    static_assert(Shape<COLUMNS>::STAGE * 2 >= (2 * COLUMNS + 1) * MOST_LAST_LINES * 4, "lines fit into the memory of a step");
     float* memory = (float*)shared;
     const Lines lines = {memory, memory + MOST_LAST_LINES * COLUMNS, memory + 2 * MOST_LAST_LINES * COLUMNS, COLUMNS};
-    join_all<How>(found, lane_number() % LANES_OF_ROW, LANES_OF_ROW, lines, operands.parts(), room, finish);
+    join_all<How>(found, Shape<COLUMNS>::lane(), Shape<COLUMNS>::LANES, lines, operands.parts(), room, finish);
 }
 
 }  // namespace pixel_product

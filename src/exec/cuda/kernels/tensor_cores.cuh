@@ -240,6 +240,11 @@ struct Tile {
         return moved(describe<PANEL>(data), (column / PANEL * ROWS + row) * PANEL + column % PANEL);
     }
 
+#ifdef WARP_GROUPS
+    // The matrix of all columns that begins at a row, a multiple of 16, where rows are k.
+    __device__ inline Described described_along_rows(int row) const { return spread(described(row, 0), ROWS * PANEL); }
+#endif
+
 #ifndef __CUDACC__
     // Ends the tests if a description does not say where numbers are.
     void check() const {

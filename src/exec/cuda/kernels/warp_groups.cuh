@@ -26,6 +26,11 @@ __device__ inline Described describe(const u16* start) {
 // The matrix that begins so many numbers later, a multiple of 8.
 __device__ inline Described moved(Described matrix, int numbers) { return matrix + (u64)(numbers / 8); }
 
+// The same matrix where panels of columns, whose rows are k, lie so many numbers apart.
+__device__ inline Described spread(Described matrix, int numbers) {
+    return (matrix & ~(0x3fffull << 16)) | (u64)(numbers / 8) << 16;
+}
+
 // Makes what this thread's copies wrote to shared memory visible to products of groups, once all have passed a barrier.
 __device__ inline void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -58,11 +63,19 @@ __device__ inline void wait_products() {
 #define ACCUMULATORS_16 ACCUMULATORS_OF(0), ACCUMULATORS_OF(1)
 #define ACCUMULATORS_32 ACCUMULATORS_16, ACCUMULATORS_OF(2), ACCUMULATORS_OF(3)
 #define ACCUMULATORS_64 ACCUMULATORS_32, ACCUMULATORS_OF(4), ACCUMULATORS_OF(5), ACCUMULATORS_OF(6), ACCUMULATORS_OF(7)
+#define ACCUMULATORS_128                                                                                              \
+    ACCUMULATORS_64, ACCUMULATORS_OF(8), ACCUMULATORS_OF(9), ACCUMULATORS_OF(10), ACCUMULATORS_OF(11), ACCUMULATORS_OF(12), \
+        ACCUMULATORS_OF(13), ACCUMULATORS_OF(14), ACCUMULATORS_OF(15)
 #define NAMES_16 "{%0, %1, %2, %3, %4, %5, %6, %7}"
 #define NAMES_32 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
 #define NAMES_64                                                                                                     \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
     "%24, %25, %26, %27, %28, %29, %30, %31}"
+#define NAMES_128 \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
+    "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, " \
+    "%60, %61, %62, %63}"
 #define GROUP_PRODUCT(n, type, left, rest, adds) \
     "{.reg .pred p; setp.ne.b32 p, " adds ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " " NAMES_##n ", " left ", " rest ";}"
 #define LEFT_IN_REGISTERS(n, type, a0, a1, a2, a3, b, adds, transposed)                                                     \
@@ -89,7 +102,9 @@ __device__ inline void multiply_group(float (&c)[N / 8][4], const u32 (&a)[4], D
 // The same with a in shared memory: 64 rows for the group.
 template <int FORMAT, int N, bool ROWS_ARE_K = false>
 __device__ inline void multiply_shared(float (&c)[N / 8][4], Described left, Described right, bool sums) {
-    static_assert(N == 16 || N == 32 || N == 64, "there are instructions for these");
+    static_assert(N == 16 || N == 32 || N == 64 || N == 128, "there are instructions for these");
+    if constexpr (N == 128 && FORMAT == F16) LEFT_IN_MEMORY(128, "f16", "%64", "%65", "%66", "%67");
+    if constexpr (N == 128 && FORMAT == BF16) LEFT_IN_MEMORY(128, "bf16", "%64", "%65", "%66", "%67");
     if constexpr (N == 64 && FORMAT == F16) LEFT_IN_MEMORY(64, "f16", "%32", "%33", "%34", "%35");
     if constexpr (N == 64 && FORMAT == BF16) LEFT_IN_MEMORY(64, "bf16", "%32", "%33", "%34", "%35");
     if constexpr (N == 32 && FORMAT == F16) LEFT_IN_MEMORY(32, "f16", "%16", "%17", "%18", "%19");

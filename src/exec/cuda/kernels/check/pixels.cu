@@ -17,10 +17,6 @@
 #include "../pixel_gradients.cu"
 #include "../pixel_statistics.cu"
 
-#ifndef STATISTICS_BLOCKS
-#define STATISTICS_BLOCKS 3
-#endif
-
 static void require(bool holds, const char* what) {
     if (!holds) std::printf("FAILED %s: %s\n", what, cudaGetErrorString(cudaGetLastError())), std::exit(1);
 }
@@ -79,9 +75,9 @@ static std::vector<T> down(const void* data, i64 elements) {
     return all;
 }
 
-// As the dispatch does: blocks of 64 columns and whole tiles of rows, about 264 or 396.
-static i64 part_of(i64 rows, int columns, int blocks) {
-    i64 tiles = rows / 128, parts = std::max<i64>(1, std::min<i64>(tiles, blocks / (columns / 64)));
+// As the dispatch does: whole tiles of rows, about 264 or 396 blocks.
+static i64 part_of(i64 rows, int across, int blocks) {
+    i64 tiles = rows / 128, parts = std::max<i64>(1, std::min<i64>(tiles, blocks / across));
     return (tiles + parts - 1) / parts * 128;
 }
 
@@ -131,12 +127,13 @@ int main() {
     const int shapes[][3] = {{802816, 64, 256},  {802816, 256, 64},  {802816, 64, 64},    {200704, 128, 512}, {200704, 512, 128},
                              {802816, 256, 128}, {50176, 256, 1024}, {50176, 1024, 256},  {200704, 512, 256}, {12544, 512, 2048},
                              {12544, 2048, 512}, {50176, 1024, 512}};
-    const int statistics_bytes = pixel_statistics_parts::BYTES, joined_bytes = pixel_gradients_parts::Shape<JOINED>::BYTES,
-              rectified_bytes = pixel_gradients_parts::Shape<RECTIFIED>::BYTES;
+    const int statistics_bytes[] = {pixel_statistics_parts::BYTES<64>, pixel_statistics_parts::BYTES<128>};
+    const int joined_bytes = pixel_gradients_parts::Needs<JOINED>::BYTES, rectified_bytes = pixel_gradients_parts::Needs<RECTIFIED>::BYTES;
     auto allow = [](auto kernel, int bytes) {
         require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) == cudaSuccess, "shared memory");
     };
-    allow(pixel_statistics_f16, statistics_bytes);
+    allow(pixel_statistics_64_f16, statistics_bytes[0]);
+    allow(pixel_statistics_128_f16, statistics_bytes[1]);
     allow(pixel_gradients_joined_f16, joined_bytes);
     allow(pixel_gradients_rectified_f16, rectified_bytes);
     for (auto& shape : shapes) {
@@ -155,11 +152,14 @@ int main() {
         for (float*& two : own) two = (float*)reserve(columns * 8);
         const Strips strips(rows, columns, 8), fours(rows, columns, 4);
         const dim3 sums((unsigned)((rows + strips.part - 1) / strips.part), strips.across), gradients((unsigned)((rows + fours.part - 1) / fours.part), fours.across);
-        auto grid = [&](int blocks) {
-            i64 part = part_of(rows, columns, blocks);
-            return dim3(columns / 64, (unsigned)((rows + part - 1) / part));
+        // 128 columns to a block of the statistics where there are so many.
+        const bool is_wide = columns % 128 == 0;
+        const int across = columns / (is_wide ? 128 : 64);
+        auto grid = [&](int across, int blocks) {
+            i64 part = part_of(rows, across, blocks);
+            return dim3(across, (unsigned)((rows + part - 1) / part));
         };
-        const i64 wide = part_of(rows, columns, 132 * STATISTICS_BLOCKS), narrow = part_of(rows, columns, 264);
+        const i64 statistics_part = part_of(rows, across, is_wide ? 264 : 396), gradients_part = part_of(rows, columns / 64, 264);
         std::printf("%lld x %d x %d:", rows, columns, depth);
 
         auto separate = [&] {
@@ -167,7 +167,8 @@ int main() {
             batch_norm_statistics<<<sums, 256>>>(y[0], rows, columns, strips.part, strips.lanes, partials, done, 1e-5f, 0.1f, mean, rstd, out[0][0], out[0][1], out[0][2], out[0][3], own[0]);
         };
         auto together = [&] {
-            pixel_statistics_f16<<<grid(132 * STATISTICS_BLOCKS), 256, statistics_bytes>>>(a, w, y[1], rows, depth, columns, wide, partials, done, 1e-5f, 0.1f, mean, rstd, out[1][0], out[1][1], out[1][2], out[1][3], own[1]);
+            auto kernel = is_wide ? pixel_statistics_128_f16 : pixel_statistics_64_f16;
+            kernel<<<grid(across, is_wide ? 264 : 396), 256, statistics_bytes[is_wide]>>>(a, w, y[1], rows, depth, columns, statistics_part, partials, done, 1e-5f, 0.1f, mean, rstd, out[1][0], out[1][1], out[1][2], out[1][3], own[1]);
         };
         float product = microseconds([&] { library(a, w, y[0], rows, depth, columns, true); });
         float before = microseconds(separate), after = microseconds(together);
@@ -185,8 +186,9 @@ int main() {
                 else gradient_sums_rectified<<<gradients, 256>>>(y[0], Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, Tensor{}, F16, F16, F16, rows, columns, fours.part, fours.lanes, partials, done, out[0][0], out[0][1], own[0]);
             };
             auto together = [&] {
-                if (mode == 0) pixel_gradients_joined_f16<<<grid(264), 256, joined_bytes>>>(a, w, rows, depth, columns, narrow, more, mask, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
-                else pixel_gradients_rectified_f16<<<grid(264), 256, rectified_bytes>>>(a, w, rows, depth, columns, narrow, Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
+                const dim3 blocks = grid(columns / 64, 264);
+                if (mode == 0) pixel_gradients_joined_f16<<<blocks, 256, joined_bytes>>>(a, w, rows, depth, columns, gradients_part, more, mask, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
+                else pixel_gradients_rectified_f16<<<blocks, 256, rectified_bytes>>>(a, w, rows, depth, columns, gradients_part, Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
             };
             float product = microseconds([&] { library(a, w, y[0], rows, depth, columns, false); });
             float before = microseconds(separate), after = microseconds(together);
