@@ -3,9 +3,9 @@
 //! It is asked for what tensor cores take whole; the rest is made of products. The rule knows sizes and formats alone, so memory is
 //! planned without a device; what the library then refuses is in `Call::convolutions`.
 
-use super::Call;
 use super::image::{int, output_pixels, sizes, taps};
 use super::products::{bias_rows, common, row_major};
+use super::{Call, space_to_depth};
 use crate::exec::cpu::convolution::Geometry;
 use crate::exec::cuda::convolution::{Convolution, Direction, Shape};
 use crate::exec::cuda::launch::{ALIGNMENT, Arguments, Launches, Tensor};
@@ -97,6 +97,10 @@ pub fn weight(
     let (x, y) = (x.address, dy.address);
     launches.convolution(Convolution { shape, x, filter: filter.address, y, accumulate: false, workspace });
     let elements = geometry.channels_out * group_channels(geometry) * taps(geometry);
+    if is_folded(&shape, geometry) {
+        space_to_depth::weight(geometry, &shape.geometry, [filter, dw], elements, launches);
+        return true;
+    }
     let arguments = reordering(filter, dw, geometry, &shape).size(elements);
     launches.each("filter_from_library", elements, arguments);
     true
@@ -130,7 +134,11 @@ fn shape(
         if channels_out % together != 0 || narrow && (direction == Direction::Input || patches) {
             return None;
         }
-        asked.channels_in = channels_in.next_multiple_of(together);
+        let may_fold = direction != Direction::Input && format.bytes() == 2;
+        match space_to_depth::folded(geometry, together).filter(|_| may_fold) {
+            Some(made) => asked = made,
+            None => asked.channels_in = channels_in.next_multiple_of(together),
+        }
     } else {
         let takes = |channels: usize| {
             let channels = channels / groups;
@@ -149,6 +157,11 @@ fn shape(
     shape.workspace =
         ((x + filter + y) * WORKSPACE_PER_ELEMENT).next_multiple_of(ALIGNMENT).clamp(least, most);
     call.convolutions.take(&shape).then_some(shape)
+}
+
+/// Whether the library is asked for the filter without strides that a filter of few channels becomes.
+fn is_folded(shape: &Shape, geometry: &Geometry) -> bool {
+    shape.geometry.stride != geometry.stride
 }
 
 /// Input channels of a group.
@@ -173,6 +186,10 @@ fn filter(shape: &Shape, geometry: &Geometry, weight: Tensor, launches: &mut Lau
     }
     let [_, elements, _] = shape.elements();
     let copy = Tensor { address: launches.scratch(elements * shape.format.bytes()), format: shape.format };
+    if is_folded(shape, geometry) {
+        space_to_depth::filter(geometry, &shape.geometry, [weight, copy], elements, launches);
+        return copy;
+    }
     let arguments = reordering(weight, copy, geometry, shape).size(elements);
     launches.each("filter_to_library", elements, arguments);
     copy
@@ -182,6 +199,9 @@ fn filter(shape: &Shape, geometry: &Geometry, weight: Tensor, launches: &mut Lau
 fn padded(shape: &Shape, geometry: &Geometry, x: Tensor, launches: &mut Launches) -> Tensor {
     if shape.geometry == *geometry {
         return x;
+    }
+    if is_folded(shape, geometry) {
+        return space_to_depth::images(geometry, &shape.geometry, x, launches);
     }
     let channels = shape.geometry.channels_in;
     let [elements, ..] = shape.elements();

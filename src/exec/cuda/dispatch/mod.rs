@@ -18,6 +18,7 @@ pub(super) mod products;
 mod scaled;
 mod sequence;
 mod shape;
+mod space_to_depth;
 mod unfold;
 mod update;
 

@@ -156,9 +156,12 @@ fn tiles_of_all_sizes_give_the_same_bits() {
 
 /// What the library for convolutions is asked for in half precision, and with its channels how often: forward, with a bias, input
 /// gradient, weight gradient. It takes 8 channels at a time.
-const LIBRARY_CASES: [(Sizes, [bool; 4]); 9] = [
-    // Three channels become eight, but for the input's gradient.
+const LIBRARY_CASES: [(Sizes, [bool; 4]); 12] = [
+    // Few channels become eight, or those of the pixels of a stride together, but for the input's gradient.
     (([2, 9, 11, 3, 16], [[7, 7], [2, 2], [3, 3], [1, 1]], 1), [true, true, false, true]),
+    (([2, 10, 9, 3, 16], [[5, 3], [2, 1], [1, 0], [1, 1]], 1), [true, true, false, true]),
+    (([1, 13, 12, 3, 8], [[7, 7], [3, 3], [2, 1], [1, 1]], 1), [true, true, false, true]),
+    (([2, 9, 8, 1, 8], [[3, 3], [2, 2], [1, 1], [1, 1]], 1), [true, true, false, true]),
     (([1, 3, 3, 20, 8], [[1, 1], [1, 1], [1, 1], [1, 1]], 1), [false, false, false, false]),
     (([1, 5, 4, 20, 8], [[2, 2], [1, 1], [1, 1], [1, 1]], 1), [true, true, false, true]),
     (([2, 6, 5, 8, 24], [[3, 3], [1, 1], [1, 1], [1, 1]], 1), [true; 4]),
