@@ -28,7 +28,8 @@ pub enum Kind {
     Updates,
     /// Commits of running statistics.
     Commits,
-    /// A convolution if there is one, a batch normalisation, the addition of a residual if there is one, ReLU if there is one.
+    /// A convolution if there is one, a batch normalisation, the addition of a residual or of another such normalisation if there is one,
+    /// ReLU if there is one.
     NormForward,
     /// The gradient of a convolution's input if there is one, the sum of two gradients if there is one, the gradient of ReLU, that of a batch
     /// normalisation. What ReLU's leaves is a result.

@@ -27,9 +27,25 @@ pub struct Follow {
     /// How the normalised value is rounded.
     pub normal: DType,
     /// What is added to it, and how the sum is rounded.
-    pub residual: Option<(Tensor, DType)>,
+    pub residual: Option<(Residual, DType)>,
     /// Whether ReLU is taken at the end.
     pub rectify: bool,
+}
+
+/// What is added to a normalised value.
+#[derive(Clone, Copy, Debug)]
+pub enum Residual {
+    /// A value as it is.
+    Plain(Tensor),
+    /// Another normalised value, which is made in the same launch.
+    Normalised {
+        /// What is normalised.
+        x: Tensor,
+        /// Mean, rstd, γ and β.
+        channels: [Tensor; 4],
+        /// How the normalised value is rounded.
+        normal: DType,
+    },
 }
 
 /// The gradient that comes into a normalisation, and what it is made of in the launches that use it.
@@ -70,29 +86,47 @@ pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     }
 }
 
-/// A convolution if there is one, the normalisation of its result, the addition of a residual if there is one, ReLU if there is one.
+/// One or two normalisations, each after a convolution if there is one that makes what it is of; their sum, or the addition of a residual if
+/// there is one, ReLU if there is one.
 pub fn forward_group(calls: &[Call<'_>], launches: &mut Launches) -> bool {
-    let (convolution, calls) = match calls {
-        [convolution, calls @ ..] if matches!(convolution.op, Op::Conv2d { .. }) => {
-            (Some(convolution), calls)
-        }
-        _ => (None, calls),
-    };
-    let ([norm, ..], [.., last]) = (calls, calls) else { return false };
-    let mut follow = Follow { normal: norm.output(0).format, residual: None, rectify: false };
-    for call in &calls[1..] {
+    let (mut convolutions, mut norms) = (Vec::new(), Vec::new());
+    for call in calls {
         match call.op {
-            Op::Add => {
+            Op::Conv2d { .. } => convolutions.push(call),
+            Op::BatchNorm { .. } | Op::BatchNormInference { .. } => norms.push(call),
+            _ => {}
+        }
+    }
+    let convolution_of = |norm: &Call<'_>| {
+        let makes = |convolution: &&Call<'_>| convolution.outputs[0].value.name == norm.inputs[0].value.name;
+        convolutions.iter().copied().find(makes)
+    };
+    let ([norm, others @ ..], [.., last]) = (&norms[..], calls) else { return false };
+    let mut follow = Follow { normal: norm.output(0).format, residual: None, rectify: false };
+    for call in calls {
+        match (call.op, others) {
+            (Op::Add, [other, ..]) => {
+                let Some((_, [mean, rstd])) = statistics(convolution_of(other), other, launches) else {
+                    return false;
+                };
+                let channels = [mean, rstd, other.input(1), other.input(2)];
+                let residual =
+                    Residual::Normalised { x: other.input(0), channels, normal: other.output(0).format };
+                follow.residual = Some((residual, call.output(0).format));
+            }
+            (Op::Add, []) => {
                 // The sum has no other effect than its operand's value, whichever operand stands first.
                 let own = norm.outputs[0].value.name.as_str();
                 let Some(other) = call.inputs.iter().find(|operand| operand.value.name != own) else {
                     return false;
                 };
-                follow.residual = Some((other.tensor, call.output(0).format));
+                follow.residual = Some((Residual::Plain(other.tensor), call.output(0).format));
             }
-            _ => follow.rectify = true,
+            (Op::Unary(_), _) => follow.rectify = true,
+            _ => {}
         }
     }
+    let convolution = convolution_of(norm);
     match norm.op {
         Op::BatchNorm { .. } => training(convolution, norm, &follow, last.output(0), launches),
         _ => inference(norm, &follow, last.output(0), launches),
@@ -261,8 +295,21 @@ pub fn training(
     y: Tensor,
     launches: &mut Launches,
 ) -> bool {
-    let Op::BatchNorm { eps, momentum } = call.op else { return false };
-    let [x, gamma, beta, old_mean, old_variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
+    let Op::BatchNorm { eps, .. } = call.op else { return false };
+    let Some((matrix, [mean, rstd])) = statistics(convolution, call, launches) else { return false };
+    let [x, gamma, beta] = [0, 1, 2].map(|index| call.input(index));
+    apply(&matrix, [x, y], [mean, rstd, Tensor::NONE], *eps, [gamma, beta], follow, launches)
+}
+
+/// The results of a normalisation that are numbers of channels, after the convolution that makes x if there is one; mean and rstd in
+/// scratch besides.
+fn statistics(
+    convolution: Option<&Call<'_>>,
+    call: &Call<'_>,
+    launches: &mut Launches,
+) -> Option<(Matrix, [Tensor; 2])> {
+    let Op::BatchNorm { eps, momentum } = call.op else { return None };
+    let [x, old_mean, old_variance] = [0, 3, 4].map(|index| call.input(index));
     let [mean, rstd, new_mean, new_variance] = [1, 2, 3, 4].map(|index| call.output(index));
     let matrix = Matrix::new(call, &call.inputs[0]);
     let own = matrix.scratch(2, launches);
@@ -275,13 +322,10 @@ pub fn training(
             .fold(before(arguments), Arguments::tensor)
             .address(own)
     };
-    let finish = |launches: &mut Launches| {
-        let statistics = [Tensor::f32(own_mean), Tensor::f32(own_rstd), Tensor::NONE];
-        apply(&matrix, [x, y], statistics, *eps, [gamma, beta], follow, launches)
-    };
+    let found = [Tensor::f32(own_mean), Tensor::f32(own_rstd)];
     if let Some(convolution) = convolution {
         if pixels::with_statistics(convolution, x, statistics, launches) {
-            return finish(launches);
+            return Some((matrix, found));
         }
         image::run(convolution, launches);
     }
@@ -304,7 +348,7 @@ pub fn training(
             columns::each_total("batch_norm_variance", 1, channels, arguments, launches);
         }
     }
-    finish(launches)
+    Some((matrix, found))
 }
 
 /// Block sums of x, or of its squared distance to a mean, in the declared order.
@@ -337,8 +381,19 @@ fn apply(
         return follow.residual.is_none() && !follow.rectify;
     }
     let (residual, sum) = follow.residual.unzip();
-    let arguments = arguments.tensor(residual.unwrap_or(Tensor::NONE)).tensor(y);
     let last = [number(follow.normal), optional(sum), i32::from(follow.rectify)];
+    let residual = match residual {
+        Some(Residual::Normalised { x: other, channels, normal }) => {
+            let all = [x, mean, rstd, gamma, beta, other].into_iter().chain(channels).chain([y]);
+            let arguments = all.fold(Arguments::new(), Arguments::tensor);
+            let [first, second, third] = last;
+            let last = [first, second, third, number(normal)];
+            return matrix.each_eight("batch_norm_apply_both", arguments, last, launches);
+        }
+        Some(Residual::Plain(residual)) => residual,
+        None => Tensor::NONE,
+    };
+    let arguments = arguments.tensor(residual).tensor(y);
     matrix.each_eight("batch_norm_apply_wide", arguments, last, launches)
 }
 

@@ -16,13 +16,16 @@ pub(super) fn forward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)
     }
     let normalisation = view.at(time);
     takes_part(view, normalisation.inputs[0], normalisation.inputs[1])?;
-    let convolution = convolution_of(view, normalisation.inputs[0], time);
-    let (mut times, mut last): (Vec<usize>, _) =
-        (convolution.into_iter().chain([time]).collect(), normalisation.outputs[0]);
+    let mut times = with_convolution(view, time);
+    let mut last = normalisation.outputs[0];
     if let Some(sum) = view.only_reader(last)
         && let Some(total) = residual(view, sum, last)
     {
+        let mut others = view.at(sum).inputs.iter().filter(|input| **input != last);
+        let second = others.find_map(|other| second_norm(view, *other, sum, time));
+        times.extend(second.into_iter().flat_map(|second| with_convolution(view, second)));
         times.push(sum);
+        times.sort_unstable();
         last = total;
     }
     if let Some(relu) = view.only_reader(last)
@@ -32,6 +35,20 @@ pub(super) fn forward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)
         times.push(relu);
     }
     Some((Kind::NormForward, times))
+}
+
+/// The normalisation at a time, after the convolution that makes what it is of if that may sum.
+fn with_convolution(view: &View<'_>, time: usize) -> Vec<usize> {
+    convolution_of(view, view.at(time).inputs[0], time).into_iter().chain([time]).collect()
+}
+
+/// The normalisation that makes the other part of a sum alone, in training, as the one at `first` is.
+fn second_norm(view: &View<'_>, other: BufferId, sum: usize, first: usize) -> Option<usize> {
+    let maker = maker(view, other).filter(|maker| view.only_reader(other) == Some(sum) && *maker != first)?;
+    let both = [first, maker].into_iter().all(|time| matches!(view.op(time), Some(Op::BatchNorm { .. })));
+    let instruction = view.at(maker);
+    takes_part(view, instruction.inputs[0], instruction.inputs[1])?;
+    (both && instruction.outputs[0] == other).then_some(maker)
 }
 
 /// The convolution that makes x, by a filter of one pixel and without a bias, where x is read by others than the normalisation at a time:

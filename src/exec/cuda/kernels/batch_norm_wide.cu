@@ -4,10 +4,24 @@
 
 namespace {
 
-template <int FORMAT>
-__device__ inline void apply(Tensor x, const float (&centre)[8], const float (&deviation)[8], const float (&scale)[8],
-                             const float (&offset)[8], Tensor residual, Tensor y, i64 channels, const Strip& strip,
-                             int normal_format, int sum_format, bool rectified_at_end) {
+// What a normalisation has of a thread's channels, and how its result is rounded.
+struct Normalisation {
+    float centre[8], deviation[8], scale[8], offset[8];
+    int format;
+
+    __device__ void take(Tensor mean, Tensor rstd, Tensor gamma, Tensor beta, i64 channel) {
+        load_eight(mean, channel, centre);
+        load_eight(rstd, channel, deviation);
+        load_eight(gamma, channel, scale);
+        load_eight(beta, channel, offset);
+    }
+    __device__ float of(float x, int c) const { return ((x - centre[c]) * deviation[c]) * scale[c] + offset[c]; }
+};
+
+// The residual is what it is, or if it is NORMALISED, `other` of it.
+template <int FORMAT, bool NORMALISED>
+__device__ inline void apply(Tensor x, const Normalisation& own_norm, Tensor residual, const Normalisation& other, Tensor y, i64 channels,
+                             const Strip& strip, int sum_format, bool rectified_at_end) {
     constexpr int GROUP = Eight<FORMAT>::is_packed ? 4 : 2;
     for (i64 row = strip.first; row < strip.end; row += GROUP * strip.step) {
         Eight<FORMAT> group[GROUP], others[GROUP];
@@ -25,9 +39,10 @@ __device__ inline void apply(Tensor x, const float (&centre)[8], const float (&d
             float values[8];
 #pragma unroll
             for (int c = 0; c < 8; c++) {
-                float value = ((group[k][c] - centre[c]) * deviation[c]) * scale[c] + offset[c];
-                if (residual.data) value = rounded<FORMAT>(normal_format, value) + others[k][c];
-                if (FORMAT == ANY_FORMAT) value = rounded<FORMAT>(residual.data ? sum_format : normal_format, value);
+                float value = own_norm.of(group[k][c], c), more = 0.0f;
+                if (residual.data) more = NORMALISED ? rounded<FORMAT>(other.format, other.of(others[k][c], c)) : others[k][c];
+                if (residual.data) value = rounded<FORMAT>(own_norm.format, value) + more;
+                if (FORMAT == ANY_FORMAT) value = rounded<FORMAT>(residual.data ? sum_format : own_norm.format, value);
                 values[c] = rectified_at_end && value <= 0.0f ? 0.0f : value;
             }
             write_eight<FORMAT>(y, own * channels + strip.channel, values);
@@ -43,18 +58,32 @@ CHANNEL_KERNEL(batch_norm_apply_wide, 2, Tensor x, Tensor mean, Tensor rstd, Ten
                Tensor residual, Tensor y, i64 rows, i64 channels, i64 part, int lanes, int normal_format, int sum_format, int rectify) {
     const Strip strip = strip_of(number_from_the_end(), rows, part, lanes);
     if (strip.first >= strip.end) return;
-    float centre[8], deviation[8], scale[8], offset[8];
-    load_eight(mean, strip.channel, centre);
-    load_eight(gamma, strip.channel, scale);
-    load_eight(beta, strip.channel, offset);
-    load_eight(variance.data ? variance : rstd, strip.channel, deviation);
+    Normalisation own;
+    own.take(mean, variance.data ? variance : rstd, gamma, beta, strip.channel);
+    own.format = normal_format;
 #pragma unroll
     for (int c = 0; c < 8; c++)
-        if (variance.data) deviation[c] = 1.0f / sqrtf(deviation[c] + epsilon);
+        if (variance.data) own.deviation[c] = 1.0f / sqrtf(own.deviation[c] + epsilon);
     const Common common = Common().with(x).with(y).with(residual).with(normal_format).with(residual.data ? sum_format : -1);
     with_format(common.format, [&](auto format) {
-        apply<decltype(format)::format>(x, centre, deviation, scale, offset, residual, y, channels, strip, normal_format, sum_format,
-                                        rectify != 0);
+        apply<decltype(format)::format, false>(x, own, residual, own, y, channels, strip, sum_format, rectify != 0);
+    });
+}
+
+// The same of two normalisations whose results are added; the second is rounded to other_format.
+CHANNEL_KERNEL(batch_norm_apply_both, 2, Tensor x, Tensor mean, Tensor rstd, Tensor gamma, Tensor beta, Tensor other, Tensor other_mean,
+               Tensor other_rstd, Tensor other_gamma, Tensor other_beta, Tensor y, i64 rows, i64 channels, i64 part, int lanes,
+               int normal_format, int sum_format, int rectify, int other_format) {
+    const Strip strip = strip_of(number_from_the_end(), rows, part, lanes);
+    if (strip.first >= strip.end) return;
+    Normalisation own, second;
+    own.take(mean, rstd, gamma, beta, strip.channel);
+    second.take(other_mean, other_rstd, other_gamma, other_beta, strip.channel);
+    own.format = normal_format;
+    second.format = other_format;
+    const Common common = Common().with(x).with(y).with(other).with(normal_format).with(sum_format).with(other_format);
+    with_format(common.format, [&](auto format) {
+        apply<decltype(format)::format, true>(x, own, other, second, y, channels, strip, sum_format, rectify != 0);
     });
 }
 

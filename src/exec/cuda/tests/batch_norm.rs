@@ -172,6 +172,44 @@ fn normalisation_residual_and_relu_together_have_the_bits_of_each_alone() {
     }
 }
 
+/// A block of a residual network whose shortcut is normalised too.
+#[test]
+fn two_normalisations_that_are_added_have_the_bits_of_each_alone() {
+    let (add, relu) = (Op::Add, Op::Unary(Unary::Relu));
+    for shape in [[2, 8, 5, 3], [1, 24, 9, 8], [3, 64, 20, 10]] {
+        for [x, normal, other, sum, y] in FORMATS {
+            for special in [1.0, -1.0] {
+                // x, γ, β, running mean and variance of each; for each the normalised value and four statistics; sum, result.
+                let five = |x: DType| [Some(x), None, None, None, None];
+                let formats = [five(x), five(other), five(normal), five(other)].into_iter().flatten();
+                let formats: Vec<_> = formats.chain([Some(sum), Some(y)]).collect();
+                let spreads = [special, 1.0, 1.0, 1.0, 0.0, special, 1.0, 1.0, 1.0, 0.0];
+                let (values, given) = values(&shape, &formats, &spreads);
+                let norm: Link<'_> = (FORWARD, &[0, 1, 2, 3, 4], &[10, 11, 12, 13, 14]);
+                let second: Link<'_> = (FORWARD, &[5, 6, 7, 8, 9], &[15, 16, 17, 18, 19]);
+                let chains: [(&[Link<'_>], &[usize]); 2] = [
+                    (&[norm.clone(), second.clone(), (add.clone(), &[10, 15], &[20])], &[10, 15, 21]),
+                    (
+                        &[second, norm, (add.clone(), &[10, 15], &[20]), (relu.clone(), &[20], &[21])],
+                        &[10, 15, 20],
+                    ),
+                ];
+                for (links, inner) in chains {
+                    let chain = Chain {
+                        layout: Layout::ChannelsLast,
+                        values: values.clone(),
+                        given: given.clone(),
+                        links,
+                        beside: &[],
+                        inner,
+                    };
+                    chain.check(Kind::NormForward, &format!("{shape:?} {formats:?}"));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn gradients_of_sum_relu_and_normalisation_together_have_the_bits_of_each_alone() {
     let relu = Op::UnaryBackward(Unary::Relu);
