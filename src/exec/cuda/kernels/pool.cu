@@ -153,33 +153,26 @@ __device__ inline void max_of_eights(const Pool& pool, Tensor x, Tensor y, int* 
 template <int FORMAT>
 __device__ inline void max_gradient_of_eights(const Pool& pool, Tensor dy, const int* index, Tensor dx, int image, int row, int column,
                                               int channel) {
-    // Windows whose gradients are under way at a time: two above each other and two side by side, in the order of the sum.
-    constexpr int SIDE = 2, GROUP = SIDE * SIDE;
+    constexpr int GROUP = 2;
     const Range down = covering(pool, 0, row), across = covering(pool, 1, column);
     const u32 own = (u32)(row * pool.columns + column);
     float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    // Rows go together where they have no more windows than that, so that these come row by row.
-    const int together = across.end - across.first <= SIDE ? SIDE : 1;
-    for (int output_row = down.first; output_row < down.end; output_row += together) {
-        for (int first = across.first; first < across.end; first += SIDE) {
+    for (int output_row = down.first; output_row < down.end; output_row++) {
+        for (int first = across.first; first < across.end; first += GROUP) {
+            const i64 from = place(image, output_row, first, channel, pool.output_rows, pool.output_columns, pool.channels);
             Eight<FORMAT> group[GROUP];
             Quad low[GROUP], high[GROUP];
-            auto is_there = [&](int k) {
-                const int line = k / SIDE;
-                return line < together && output_row + line < down.end && first + k % SIDE < across.end;
-            };
 #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                if (!is_there(k)) continue;
-                const int line = output_row + k / SIDE, window = first + k % SIDE;
-                const i64 at = place(image, line, window, channel, pool.output_rows, pool.output_columns, pool.channels);
+                if (first + k >= across.end) continue;
+                const i64 at = from + (i64)k * pool.channels;
                 group[k] = Eight<FORMAT>::read(dy, at);
                 low[k] = *(const Quad*)(index + at);
                 high[k] = *(const Quad*)(index + at + 4);
             }
 #pragma unroll
             for (int k = 0; k < GROUP; k++) {
-                if (!is_there(k)) continue;
+                if (first + k >= across.end) continue;
                 const u32 places[8] = {low[k].x, low[k].y, low[k].z, low[k].w, high[k].x, high[k].y, high[k].z, high[k].w};
 #pragma unroll
                 for (int c = 0; c < 8; c++)

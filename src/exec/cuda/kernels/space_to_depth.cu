@@ -30,13 +30,15 @@ KERNEL(space_to_depth, const u16* x, Quad* images, int rows, int columns, i64 th
     const int row = ((int)image.remainder - down.before) * down.stride, column = ((int)line.remainder - across.before) * across.stride;
     const u16* from = x + image.quotient * down.size * across.size * channels;
     u32 words[4] = {0, 0, 0, 0};
+    const u32 step = (u32)first / (u32)channels;
+    int channel = first - (int)step * channels, y = row + (int)(step / (u32)across.stride), z = column + (int)(step % (u32)across.stride);
+    const int last = row + down.stride, end = column + across.stride;
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-        const u32 step = (u32)(first + k) / (u32)channels, channel = (u32)(first + k) - step * (u32)channels;
-        const u32 step_down = step / (u32)across.stride, step_across = step - step_down * (u32)across.stride;
-        const int y = row + (int)step_down, z = column + (int)step_across;
-        if ((int)step_down < down.stride && (u32)y < (u32)down.size && (u32)z < (u32)across.size)
+        if (y < last && (u32)y < (u32)down.size && (u32)z < (u32)across.size)
             words[k / 2] |= (u32)from[((i64)y * across.size + z) * channels + channel] << (k % 2 * 16);
+        if (++channel == channels) channel = 0, z++;
+        if (z == end) z = column, y++;
     }
     images[number] = {words[0], words[1], words[2], words[3]};
 }
