@@ -94,7 +94,7 @@ impl Product {
         let format = operands.first()?.format;
         let narrow = matches!(format, DType::F16 | DType::Bf16);
         let alike = operands.iter().all(|operand| operand.format == format);
-        let whole = rows % ROWS == 0 && depth % DEPTH == 0;
+        let whole = rows.is_multiple_of(ROWS) && depth.is_multiple_of(DEPTH);
         let there = rows * columns * depth > 0 && rows <= 1 << 30 && columns.max(depth) <= 1 << 16;
         let own = call.arithmetic == Arithmetic::Device && call.tensor_cores && call.channels_last();
         (own && is_plain(geometry) && narrow && alike && whole && there).then_some(Self {
