@@ -93,6 +93,36 @@ pub(super) fn threads(text: &str) -> Result<u16, String> {
 
 /// A size of memory: a number and a unit.
 pub(super) fn size(text: &str) -> Result<u64, String> {
+    let such = "such as 24GiB, 80GB or 512MiB";
+    let too_large = || format!("found `{text}`, expected less than 8 EiB (2^63 bytes), {such}");
+    match bytes(text) {
+        Some(bytes) if is_size(bytes) => return Ok(bytes as u64),
+        Some(bytes) if bytes >= TOO_LARGE => return Err(too_large()),
+        _ => {}
+    }
+    let near = near_sizes(text);
+    let within: Vec<String> =
+        near.iter().filter(|near| bytes(near).is_some_and(is_size)).map(|near| format!("`{near}`")).collect();
+    match (within.is_empty(), near.is_empty()) {
+        (false, _) => {
+            let near = within.join(" or ");
+            Err(format!("found `{text}`, expected a size {such}; did you mean {near}?"))
+        }
+        // Of what is too large in every unit that may be meant no neighbour helps.
+        (true, false) => Err(too_large()),
+        (true, true) => Err(format!("found `{text}`, expected a size {such}")),
+    }
+}
+
+/// Bytes that are more than there is anywhere.
+const TOO_LARGE: f64 = (1_u64 << 63) as f64;
+
+fn is_size(bytes: f64) -> bool {
+    (1.0..TOO_LARGE).contains(&bytes)
+}
+
+/// The bytes of a number with a unit.
+fn bytes(text: &str) -> Option<f64> {
     const UNITS: [(&str, u64); 7] = [
         ("GiB", 1 << 30),
         ("MiB", 1 << 20),
@@ -102,47 +132,35 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         ("kB", 1000),
         ("B", 1),
     ];
-    let expected = || {
-        let near = near_size(text).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        format!("found `{text}`, expected a size such as 24GiB, 80GB or 512MiB{near}")
-    };
-    let (number, unit) = UNITS
-        .iter()
-        .find_map(|(name, unit)| text.strip_suffix(name).map(|number| (number.trim(), *unit)))
-        .ok_or_else(expected)?;
-    let number: f64 = number.parse().map_err(|_| expected())?;
-    // 2^63 bytes are more than there is anywhere.
-    match number * unit as f64 {
-        bytes if (1.0..9.2e18).contains(&bytes) => Ok(bytes as u64),
-        _ => Err(expected()),
-    }
+    let split = |(name, unit): &(&str, u64)| Some((text.strip_suffix(name)?.trim(), *unit));
+    let (number, unit) = UNITS.iter().find_map(split)?;
+    Some(number.parse::<f64>().ok()? * unit as f64)
 }
 
 /// What a size without its unit, or with one of another spelling, may stand for.
-fn near_size(text: &str) -> Option<String> {
+fn near_sizes(text: &str) -> Vec<String> {
     let digits = text.trim_start().trim_end_matches(|last: char| !last.is_ascii_digit());
-    let number: f64 = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)?;
+    let number = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    let Some(number) = number else { return Vec::new() };
     let unit = text.trim_start()[digits.len()..].trim().to_ascii_lowercase();
-    let near = match unit.as_str() {
+    let with = |unit: &str| format!("{digits}{unit}");
+    match unit.as_str() {
         // So few bytes are meant in a larger unit, as other programs take them.
-        "" if number < 1024.0 => format!("`{digits}GiB`"),
-        "" => format!("`{digits}B` or `{digits}MiB`"),
-        "t" | "tb" | "tib" => format!("`{}GiB`", number * 1024.0),
-        "g" | "m" => {
-            let unit = unit.to_ascii_uppercase();
-            format!("`{digits}{unit}iB` or `{digits}{unit}B`")
-        }
-        "k" => format!("`{digits}KiB` or `{digits}kB`"),
-        "gib" | "gi" => format!("`{digits}GiB`"),
-        "mib" | "mi" => format!("`{digits}MiB`"),
-        "kib" | "ki" => format!("`{digits}KiB`"),
-        "gb" => format!("`{digits}GB`"),
-        "mb" => format!("`{digits}MB`"),
-        "kb" => format!("`{digits}kB`"),
-        "b" | "byte" | "bytes" => format!("`{digits}B`"),
-        _ => return None,
-    };
-    Some(near)
+        "" if number < 1024.0 => vec![with("GiB")],
+        "" => vec![with("B"), with("MiB")],
+        "t" | "tb" | "tib" => vec![format!("{}GiB", number * 1024.0)],
+        "g" => vec![with("GiB"), with("GB")],
+        "m" => vec![with("MiB"), with("MB")],
+        "k" => vec![with("KiB"), with("kB")],
+        "gib" | "gi" => vec![with("GiB")],
+        "mib" | "mi" => vec![with("MiB")],
+        "kib" | "ki" => vec![with("KiB")],
+        "gb" => vec![with("GB")],
+        "mb" => vec![with("MB")],
+        "kb" => vec![with("kB")],
+        "b" | "byte" | "bytes" => vec![with("B")],
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +192,28 @@ mod tests {
             }
         }
         assert_eq!((near("large"), near("8 apples"), near("-3GiB")), (None, None, None));
+    }
+
+    #[test]
+    fn a_size_that_is_nowhere_is_refused_without_a_larger_one() {
+        let told = |text: &str| {
+            format!("found `{text}`, expected less than 8 EiB (2^63 bytes), such as 24GiB, 80GB or 512MiB")
+        };
+        // 2^33 GiB are 2^63 bytes.
+        assert_eq!(size("8589934591GiB"), Ok(8_589_934_591 << 30));
+        for text in [
+            "8589934592GiB",
+            "9223372036854775808B",
+            "99999999999999999999TiB",
+            "8388608T",
+            "99999999999999999999",
+            "infGiB",
+        ] {
+            assert_eq!(size(text), Err(told(text)));
+        }
+        // What is too large in one of two units is meant in the other.
+        let fault = size("9000000000000").expect_err("no unit");
+        assert!(fault.ends_with("; did you mean `9000000000000B`?"), "{fault}");
     }
 
     #[test]

@@ -11,13 +11,15 @@ pub use crate::exec::reference::scaler::{ScaleRule, ScaleState, update as update
 pub use crate::exec::reference::update::{Adam, Sgd, clip_coefficient, stochastic_bf16};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod alone;
 mod beside;
 mod faded;
+mod lanes;
 mod rule;
 
+use alone::update_by;
 pub use beside::update_and_fingerprint;
-pub use faded::{AdamStep, MomentumStep};
-use rule::update_all;
+pub use faded::{AdamStep, MomentumStep, PlainStep};
 pub use rule::{Rounded, Rule};
 
 for_each_isa! {
@@ -42,19 +44,6 @@ for_each_isa! {
             found |= u32::from(gradient.to_bits() & EXPONENT == EXPONENT);
         }
         found != 0
-    }
-
-    /// One step by a rule.
-    fn update_by<const N: usize>(rule: impl Rule<N>, values: [&mut [f32]; N], gradients: &[f32]) {
-        update_all(rule, values, gradients);
-    }
-
-    /// One SGD step without momentum.
-    fn sgd_without(op: &Sgd, parameters: &mut [f32], gradients: &[f32], clip: f32) {
-        let op = *op;
-        for (p, g) in parameters.iter_mut().zip(gradients) {
-            *p = op.step(*p, 0.0, *g, clip).0;
-        }
     }
 }
 
@@ -134,7 +123,7 @@ pub fn sgd_plain(
 ) {
     let length = parameters.len();
     parallel(threads, length, CHEAP, Units::new(parameters, 1), |range, p| {
-        sgd_without(isa, op, p.slice, &gradients[range], clip);
+        update_by(isa, PlainStep::new(op, clip), [p.slice], &gradients[range]);
     });
 }
 

@@ -7,8 +7,9 @@ use crate::arithmetic::philox::Stream;
 use crate::exec::cpu::buffer::Buffer;
 use crate::exec::cpu::fingerprint::{Keys, fingerprint};
 use crate::exec::cpu::update::{
-    Adam, AdamStep, MomentumStep, Rounded, Rule, ScaleRule, ScaleState, Sgd, adam, clip_coefficient, sgd,
-    sgd_plain, store, sum_of_squares, unscale_and_check, update_and_fingerprint, update_scale,
+    Adam, AdamStep, MomentumStep, PlainStep, Rounded, Rule, ScaleRule, ScaleState, Sgd, adam,
+    clip_coefficient, sgd, sgd_plain, store, sum_of_squares, unscale_and_check, update_and_fingerprint,
+    update_scale,
 };
 use crate::exec::cpu::{elementwise, reduce};
 use crate::exec::schedule::decimal;
@@ -144,7 +145,7 @@ fn optimize(
                 Sgd { rate: rate.scalar(), momentum: *momentum, nesterov: *nesterov, decay: *weight_decay };
             match (*momentum == 0.0, seal) {
                 (true, Some(seal)) => {
-                    let step = |[p]: [f32; 1], g| [rule.step(p, 0.0, g, clip).0];
+                    let step = PlainStep::new(&rule, clip);
                     update_and_seal(call, call.outs(outputs), gradient, seal, step);
                 }
                 (true, None) => sgd_plain(isa, threads, &rule, call.out(outputs, 0), gradient, clip),

@@ -1,32 +1,46 @@
-//! How a rule of one element is taken to all elements: by runs, so that a rule can look at one as a whole and do it in a way of its own.
-//! Everything here is compiled for the instruction set of whoever calls it.
+//! How a rule of one element is taken to all elements: by vectors, and by runs of them, so that a rule can look at a run as a whole and do
+//! it in a way of its own. Everything here is compiled for the instruction set of whoever calls it.
 
-/// Elements that are updated at once: enough to stay a loop, which is made vector code.
+use super::lanes::{LANES, Lanes, Number};
+
+/// Elements of a run: enough vectors that a look at them costs little.
 pub(super) const RUN: usize = 64;
 
-/// The rule of an optimizer for N values of an element, of which the first is the parameter and the others are its moments. A function of
-/// an element's values and its gradient is such a rule.
+/// The rule of an optimizer for N values of an element, of which the first is the parameter and the others are its moments.
 pub trait Rule<const N: usize>: Copy + Sync {
-    /// The new values of an element: what the rule is.
-    fn one(self, values: [f32; N], gradient: f32) -> [f32; N];
+    /// The new values of an element, or of a vector of elements, where [`Rule::is_usual`].
+    fn step<V: Number>(self, values: [V; N], gradient: V) -> [V; N];
 
-    /// Updates a run, each element to the bits that [`Rule::one`] gives.
+    /// Whether a run is to be done by [`Rule::step`].
     #[inline(always)]
-    fn run(self, mut values: [&mut [f32; RUN]; N], gradients: &[f32; RUN]) {
-        for lane in 0..RUN {
-            let old = std::array::from_fn(|value| values[value][lane]);
-            let new = self.one(old, gradients[lane]);
-            for (values, new) in values.iter_mut().zip(new) {
-                values[lane] = new;
-            }
-        }
+    fn is_usual<V: Lanes>(self, _run: &[&mut [f32; RUN]; N]) -> bool {
+        true
     }
+
+    /// Updates any run, usual or not, to the bits of the rule's reference; `FUSED` where the machine has fused
+    /// multiply-adds.
+    #[inline(always)]
+    fn otherwise<const FUSED: bool>(self, run: &mut [&mut [f32; RUN]; N], gradients: &[f32; RUN]) {
+        each(run, gradients, |values, gradient| self.step(values, gradient));
+    }
+
+    /// What becomes of the parameters of a run after their step.
+    #[inline(always)]
+    fn finish(self, _parameters: &mut [f32; RUN]) {}
 }
 
-impl<const N: usize, F: Fn([f32; N], f32) -> [f32; N] + Copy + Sync> Rule<N> for F {
-    #[inline(always)]
-    fn one(self, values: [f32; N], gradient: f32) -> [f32; N] {
-        self(values, gradient)
+/// Updates each element of a run by a function, in a loop that is made vector code.
+#[inline(always)]
+pub(super) fn each<const N: usize>(
+    run: &mut [&mut [f32; RUN]; N],
+    gradients: &[f32; RUN],
+    function: impl Fn([f32; N], f32) -> [f32; N],
+) {
+    for lane in 0..RUN {
+        let new = function(std::array::from_fn(|value| run[value][lane]), gradients[lane]);
+        for (values, new) in run.iter_mut().zip(new) {
+            values[lane] = new;
+        }
     }
 }
 
@@ -36,29 +50,86 @@ pub struct Rounded<R, F>(pub R, pub F);
 
 impl<const N: usize, R: Rule<N>, F: Fn(f32) -> f32 + Copy + Sync> Rule<N> for Rounded<R, F> {
     #[inline(always)]
-    fn one(self, values: [f32; N], gradient: f32) -> [f32; N] {
-        let mut new = self.0.one(values, gradient);
-        new.iter_mut().take(1).for_each(|parameter| *parameter = (self.1)(*parameter));
-        new
+    fn step<V: Number>(self, values: [V; N], gradient: V) -> [V; N] {
+        self.0.step(values, gradient)
     }
 
     #[inline(always)]
-    fn run(self, mut values: [&mut [f32; RUN]; N], gradients: &[f32; RUN]) {
-        self.0.run(values.each_mut().map(|values| &mut **values), gradients);
-        for parameter in values.into_iter().take(1).flatten() {
+    fn is_usual<V: Lanes>(self, run: &[&mut [f32; RUN]; N]) -> bool {
+        self.0.is_usual::<V>(run)
+    }
+
+    #[inline(always)]
+    fn otherwise<const FUSED: bool>(self, run: &mut [&mut [f32; RUN]; N], gradients: &[f32; RUN]) {
+        self.0.otherwise::<FUSED>(run, gradients);
+    }
+
+    #[inline(always)]
+    fn finish(self, parameters: &mut [f32; RUN]) {
+        for parameter in parameters {
             *parameter = (self.1)(*parameter);
+        }
+    }
+}
+
+/// Updates one vector of a run by the rule.
+#[inline(always)]
+pub(super) fn update_vector<V: Lanes, const N: usize>(
+    rule: impl Rule<N>,
+    run: &mut [&mut [f32; RUN]; N],
+    gradients: &[f32; RUN],
+    vector: usize,
+) {
+    let mut old = [V::of(0.0); N];
+    for (old, values) in old.iter_mut().zip(run.iter()) {
+        *old = V::load(&values.as_chunks().0[vector]);
+    }
+    let new = rule.step(old, V::load(&gradients.as_chunks().0[vector]));
+    for (values, new) in run.iter_mut().zip(new) {
+        new.store(&mut values.as_chunks_mut().0[vector]);
+    }
+}
+
+/// Updates runs. Usual ones are a loop of their own, whose numbers stay in registers.
+#[inline(always)]
+fn update_runs<V: Lanes, const N: usize>(
+    rule: impl Rule<N>,
+    values: [&mut [[f32; RUN]]; N],
+    gradients: &[[f32; RUN]],
+) {
+    let mut values = values.map(|values| &mut values[..gradients.len()]);
+    let mut index = 0;
+    while index < gradients.len() {
+        while index < gradients.len() {
+            let mut run = values.each_mut().map(|values| &mut values[index]);
+            if !rule.is_usual::<V>(&run) {
+                break;
+            }
+            for vector in 0..RUN / LANES {
+                update_vector::<V, N>(rule, &mut run, &gradients[index], vector);
+            }
+            rule.finish(run[0]);
+            index += 1;
+        }
+        if index < gradients.len() {
+            let mut run = values.each_mut().map(|values| &mut values[index]);
+            V::otherwise(rule, &mut run, &gradients[index]);
+            rule.finish(run[0]);
+            index += 1;
         }
     }
 }
 
 /// Updates values of as many elements as there are gradients; what is left over of whole runs is a run with zeros behind it.
 #[inline(always)]
-pub(super) fn update_all<const N: usize>(rule: impl Rule<N>, values: [&mut [f32]; N], gradients: &[f32]) {
+pub(super) fn update_all<V: Lanes, const N: usize>(
+    rule: impl Rule<N>,
+    values: [&mut [f32]; N],
+    gradients: &[f32],
+) {
     let mut values = values.map(|values| values[..gradients.len()].as_chunks_mut::<RUN>());
     let (whole, rest) = gradients.as_chunks::<RUN>();
-    for (index, gradients) in whole.iter().enumerate() {
-        rule.run(values.each_mut().map(|(runs, _)| &mut runs[index]), gradients);
-    }
+    update_runs::<V, N>(rule, values.each_mut().map(|(runs, _)| &mut **runs), whole);
     if rest.is_empty() {
         return;
     }
@@ -68,7 +139,7 @@ pub(super) fn update_all<const N: usize>(rule: impl Rule<N>, values: [&mut [f32]
     }
     let mut gradients = [0.0; RUN];
     gradients[..rest.len()].copy_from_slice(rest);
-    rule.run(last.each_mut(), &gradients);
+    update_runs::<V, N>(rule, last.each_mut().map(std::slice::from_mut), std::slice::from_ref(&gradients));
     for (run, (_, values)) in last.iter().zip(&mut values) {
         values.copy_from_slice(&run[..rest.len()]);
     }
