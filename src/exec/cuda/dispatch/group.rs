@@ -1,6 +1,6 @@
 //! The launches of nodes that run together; see `fusion.rs` for which do.
 
-use super::{Call, Operand, activation, batch_norm, layer_norm, loss, shape, update};
+use super::{Call, Operand, activation, batch_norm_group, layer_norm, loss, shape, update};
 use crate::exec::cuda::fusion::Kind;
 use crate::exec::cuda::launch::Launches;
 
@@ -11,9 +11,9 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], beside: &[Operand<'_>], launche
         Kind::Casts => update::casts(calls, launches),
         Kind::Updates => update::updates(calls, launches),
         Kind::Commits => update::commits(calls, launches),
-        Kind::NormForward => batch_norm::forward_group(calls, launches),
+        Kind::NormForward => batch_norm_group::forward(calls, launches),
         Kind::NormBackward | Kind::RectifiedNormBackward => {
-            batch_norm::backward_group(calls, beside, launches)
+            batch_norm_group::backward(calls, beside, launches)
         }
         Kind::ResidualNorm => layer_norm::residual(calls, launches),
         Kind::NormGradient => layer_norm::with_sum(calls, launches),

@@ -3,6 +3,7 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod batch_norm_group;
 mod columns;
 mod convolution;
 mod group;

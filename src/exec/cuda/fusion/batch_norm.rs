@@ -1,4 +1,4 @@
-//! Chains around batch normalisations of images whose channels are last and come in eights: what `dispatch/batch_norm.rs` has kernels
+//! Chains around batch normalisations of images whose channels are last and come in eights: what `dispatch/batch_norm_group.rs` has kernels
 //! for. A convolution before a normalisation, or its gradient before that of one, is taken in, so that it may sum what it makes.
 
 use super::{Kind, View};
