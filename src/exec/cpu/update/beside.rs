@@ -131,7 +131,9 @@ fn update_block<const N: usize, S: BlockSums, V: Lanes>(
                 break;
             }
             for line in (0..RUN).step_by(LINE) {
-                run.iter().for_each(|values| ask_for(*values, line + AHEAD));
+                for values in &run {
+                    ask_for(values, line + AHEAD);
+                }
                 ask_for(&gradients[index], line + AHEAD);
             }
             // Two vectors of an update have as many words as a strip of both halves.

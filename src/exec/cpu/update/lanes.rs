@@ -130,10 +130,10 @@ macro_rules! plain_operations {
 
             #[inline(always)]
             fn $function(mut self, other: Self) -> Self {
-                self.0.iter_mut().zip(other.0).for_each(|(x, y)| *x = *x $operator y);
+                self.0.iter_mut().zip(other.0).for_each(|(x, y)| *x $operator y);
                 self
             }
         }
     )*};
 }
-plain_operations!(Add add +, Sub sub -, Mul mul *, Div div /);
+plain_operations!(Add add +=, Sub sub -=, Mul mul *=, Div div /=);
