@@ -169,9 +169,9 @@ pub fn alone(
     match kind {
         Kind::Cpu => {
             let needed = |step: &StepGraph| on_cpu(step).total();
-            let Fitted { steps, needed: planned, again } =
-                memory::fit(steps, memory::of_cpu(environment, asked), &needed, ui);
-            memory::require_cpu(planned, again.as_deref(), environment, asked)?;
+            let room = memory::of_cpu(environment, asked);
+            let Fitted { steps, needed: planned, again } = memory::fit(steps, room, &needed, ui);
+            memory::require_cpu(planned, again.as_deref(), room, environment, asked)?;
             let name = format!("{} ({isa}, {})", environment.cpu_name(), counted(threads.count(), "thread"));
             let backend = Box::new(cpu::engine::Engine::new(steps, seed, threads, isa));
             let platform = Kind::Cpu.name().to_owned();

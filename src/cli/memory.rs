@@ -15,16 +15,20 @@ pub fn of_cpu(environment: &Environment, asked: &Machine) -> Option<u64> {
     [environment.memory_bytes, limit, asked.device_memory].into_iter().flatten().min()
 }
 
-/// Refuses a run whose steps need more than the CPU has for them, even when results are computed `again`.
+/// Refuses a run whose steps need more than the `room` that [`of_cpu`] found, even when results are computed `again`.
 ///
 /// # Errors
 /// AMP0708 with what is in the way.
 pub fn require_cpu(
     needed: u64,
     again: Option<&str>,
+    room: Option<u64>,
     environment: &Environment,
     asked: &Machine,
 ) -> Result<(), ExecFault> {
+    if room.is_none_or(|room| needed <= room) {
+        return Ok(());
+    }
     if let Some(found) = environment.memory_bytes.filter(|found| needed > *found) {
         return Err(refused(needed, again, "this machine has", found, ""));
     }

@@ -10,7 +10,7 @@ use crate::autodiff::{self, Compiled};
 use crate::data::{self, DataFault, Origin, Prepared};
 use crate::diag::{Diagnostic, Severity, SourceMap, codes, nearest};
 use crate::digest::Digest;
-use crate::exec::cpu::threads::Threads;
+use crate::exec::cpu::threads::{self, Threads};
 use crate::exec::fault::ExecFault;
 use crate::exec::initial::{self, FirstValues};
 use crate::exec::session::{self, Length};
@@ -467,7 +467,7 @@ pub fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, Failure> {
 
 /// The worker threads and the instruction set that were asked for.
 pub fn machine(asked: &Machine) -> Result<(Threads, Isa), Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = threads::available();
     let count = asked.threads.map_or(cores, usize::from);
     let threads = Threads::new(count).map_err(|error| ExecFault::threads(count, error))?;
     let isa = match &asked.isa {

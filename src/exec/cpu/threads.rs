@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Why no workers were started.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +20,10 @@ pub enum ThreadsError {
     System(#[from] rayon::ThreadPoolBuildError),
 }
 
-/// Threads that may run at once, as the system limits them.
-fn available() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+/// Threads that may run at once, as the system limited them when it was asked first: it reads the files of the control group.
+pub fn available() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// A set of worker threads; a clone is the same set.
