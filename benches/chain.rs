@@ -1,8 +1,8 @@
 //! What the digest chain costs: `cargo bench --bench chain -- [STEPS]`.
 //!
-//! The CPU examples, and the small GPT of `amp init`, are trained with and without the fingerprint of all parameters and the link of the chain after every step, in
-//! blocks that take turns, on one thread. What it costs is the median of what the blocks of a pair differ by, in CPU seconds, so that
-//! what else the machine does counts less.
+//! The CPU examples, and the small GPT of `amp init`, are trained with and without the fingerprint of all parameters and the link of the
+//! chain after every step, in blocks that take turns, on one thread. What it costs is the median of what the blocks of a pair differ by, in
+//! CPU seconds, so that what else the machine does counts less.
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its result")]
 #![expect(clippy::disallowed_methods, reason = "it reads examples and the time of its process")]
@@ -25,11 +25,14 @@ use camino::Utf8Path;
 
 fn main() {
     let steps = std::env::args().skip(1).find_map(|word| word.parse::<u64>().ok()).unwrap_or(100);
-    for name in ["digits", "digits-cnn", "gpt"] {
-        let manifest =
-            Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).join("manifest.kdl");
-        let example = || std::fs::read_to_string(&manifest).expect("an example");
-        let text = if name == "gpt" { GPT.to_owned() } else { example() };
+    for (name, file) in [
+        ("digits", "examples/digits/manifest.kdl"),
+        ("digits-cnn", "examples/digits-cnn/manifest.kdl"),
+        // What `amp init --kind gpt` writes.
+        ("gpt", "benches/gpt.kdl"),
+    ] {
+        let manifest = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = std::fs::read_to_string(&manifest).expect("a manifest");
         let (plan, faults) = amp::resolve::resolve_text(&manifest, &text, &Disk, &mut SourceMap::default());
         let plan = plan.unwrap_or_else(|| panic!("{faults:?}"));
         let store = Store::open_read_only(Utf8Path::new("no-store")).expect("nothing is kept");
@@ -38,30 +41,6 @@ fn main() {
         measure(name, &plan, &prepared, steps);
     }
 }
-
-/// What `amp init --kind gpt` writes.
-const GPT: &str = r#"amp 1
-
-run "gpt" seed=42 guarantee="portable"
-environment "std:environments/cpu"
-data "tokens" {
-    synthetic examples=256 {
-        tokens vocabulary=256 length=32
-    }
-    labels "next-token"
-    split train=0.9 test=0.1
-    batch 16 shuffle=#true
-}
-model "std:models/gpt2" vocabulary=256 context=32 width=64 layers=2 heads=4 dropout=0.0
-precision "std:precision/amp-fp16"
-scaler "std:scalers/dynamic"
-optimizer "std:optimizers/adamw" lr=1e-3 weight-decay=0.01 {
-    parameters "**.bias" "**.*norm*.weight" weight-decay=0.0
-}
-schedule "std:schedules/cosine"
-train steps=20 clip-norm=1.0
-evaluate every="end" metrics="loss"
-"#;
 
 fn measure(name: &str, plan: &Plan, prepared: &Prepared, steps: u64) {
     let example = Example::of_prepared(&plan.data, prepared).expect("a training split");

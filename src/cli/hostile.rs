@@ -217,7 +217,7 @@ fn variations(machine: &Machine, folder: &Utf8Path) -> Vec<Variation> {
     let mut copied = plain("file order", "a copy in another place, the last file first", Around::default());
     copied.copied = true;
     all.push(copied);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = crate::exec::cpu::threads::available();
     for (name, count) in
         [("one thread", 1), ("two threads", 2), ("three threads", 3), ("many threads", 2 * cores + 3)]
     {

@@ -69,7 +69,7 @@ fn repeat_all(
     stop: &AtomicBool,
     ui: &Ui,
 ) -> Result<Vec<Repeated>, Failure> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = crate::exec::cpu::threads::available();
     let threads = machine.threads.map_or(cores, usize::from);
     let workers = again.engines(threads.min(chosen.len())).max(1);
     let each = u16::try_from((threads / workers).max(1)).unwrap_or(u16::MAX);

@@ -48,7 +48,7 @@ pub fn machine_of_each(arguments: &RunArguments, environment: &Environment) -> M
     if workers == 1 {
         return arguments.machine.clone();
     }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = crate::exec::cpu::threads::available();
     let threads = arguments.machine.threads.map_or(cores, usize::from);
     let each = (threads / usize::from(workers)).max(1);
     let room = memory::of_cpu(environment, &arguments.machine);

@@ -169,7 +169,7 @@ fn the_time_of_whole_commands() {
     let models = [
         ("digits", digits(256, 46, 23), 24, 15),
         ("digits-cnn", digits_cnn(), 24, 10),
-        ("gpt of `amp init`", GPT.to_owned(), 11, 10),
+        ("gpt of `amp init`", GPT.to_owned() + "checkpoint steps=10 keep=100\n", 11, 10),
         ("mnist-cnn", MNIST.to_owned(), 4, 3),
     ];
     for (name, manifest, step, times) in models {
@@ -222,30 +222,8 @@ fn digits_cnn() -> String {
     text.replace("evaluate every=\"epoch\"", "evaluate every=\"end\"") + "checkpoint steps=23 keep=100\n"
 }
 
-/// What `amp init --kind gpt` writes, with states.
-const GPT: &str = r#"amp 1
-
-run "gpt" seed=42 guarantee="portable"
-environment "std:environments/cpu"
-data "tokens" {
-    synthetic examples=256 {
-        tokens vocabulary=256 length=32
-    }
-    labels "next-token"
-    split train=0.9 test=0.1
-    batch 16 shuffle=#true
-}
-model "std:models/gpt2" vocabulary=256 context=32 width=64 layers=2 heads=4 dropout=0.0
-precision "std:precision/amp-fp16"
-scaler "std:scalers/dynamic"
-optimizer "std:optimizers/adamw" lr=1e-3 weight-decay=0.01 {
-    parameters "**.bias" "**.*norm*.weight" weight-decay=0.0
-}
-schedule "std:schedules/cosine"
-train steps=20 clip-norm=1.0
-evaluate every="end" metrics="loss"
-checkpoint steps=10 keep=100
-"#;
+/// What `amp init --kind gpt` writes; states are asked for beside it.
+const GPT: &str = include_str!("../../../benches/gpt.kdl");
 
 /// The model and the batch of the example `mnist-cnn` on computed pictures.
 const MNIST: &str = r#"amp 1

@@ -6,14 +6,12 @@
 //! **Invariant: every lane has the bits of the reference's rule.** Which lanes go this way is said by [`Bounds`], and all others, in the
 //! same run too, go by the rule itself; the tests hold both against the reference.
 
-use super::lanes::{Lanes, Number, is_subnormal};
+use super::lanes::{Lanes, Number, SIGN, is_subnormal};
 use super::rule::{RUN, Rule, each};
 use super::{Adam, Sgd};
 
 /// The bits of k.
 const WHOLE: u32 = 0x007f_ffff;
-/// The bit of the sign.
-const SIGN: u32 = 0x8000_0000;
 /// Half of the exponent of a subnormal number's unit, for roots: √(k·2⁻¹⁴⁹) = √(2k)·2⁻⁷⁵.
 const ROOT_UNIT: f32 = 1.0 / (1_u128 << 75) as f32;
 

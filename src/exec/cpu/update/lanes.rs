@@ -65,7 +65,7 @@ pub trait Lanes: Number {
 }
 
 /// The bit of the sign.
-const SIGN: u32 = 0x8000_0000;
+pub(super) const SIGN: u32 = 0x8000_0000;
 
 /// Whether any of these runs holds a subnormal number.
 #[inline(always)]

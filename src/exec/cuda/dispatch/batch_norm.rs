@@ -353,23 +353,21 @@ pub fn backward(
     let operands = [dy, more, mask, x, gamma, beta, mean, rstd, masked];
     let arguments = operands.into_iter().fold(Arguments::new(), Arguments::tensor);
     let arguments = [normal, sum, masked_format].into_iter().map(optional).fold(arguments, Arguments::int);
-    if let Some(convolution) = convolution {
-        let gradients = |arguments: Arguments| arguments.tensor(dgamma).tensor(dbeta).address(own);
-        let channels = [x, gamma, beta, mean, rstd];
-        if let Some(dy) = pixels::with_gradient_sums(convolution, incoming, channels, dx, gradients, launches)
-        {
-            let operands =
-                [dy, x, gamma, beta, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
-            let arguments = operands.address(own).tensor(dx);
-            return matrix.each_eight("batch_norm_gradient_wide", arguments, [-1, -1], launches);
-        }
+    let gradients = |arguments: Arguments| arguments.tensor(dgamma).tensor(dbeta).address(own);
+    let channels = [x, gamma, beta, mean, rstd];
+    let summed = convolution.and_then(|convolution| {
+        pixels::with_gradient_sums(convolution, incoming, channels, dx, gradients, launches)
+    });
+    if let (Some(convolution), None) = (convolution, summed) {
         let result = Operand { tensor: dx, ..convolution.outputs[0] };
         image::run(&Call { outputs: &[result], ..*convolution }, launches);
     }
-    if call.arithmetic == Arithmetic::Device {
+    if summed.is_some() {
+        // There is nothing left to sum.
+    } else if call.arithmetic == Arithmetic::Device {
         let part = strips.part(matrix.rows, 4, SUMMING);
-        let arguments = matrix.summing(strips, part, arguments, launches).tensor(dgamma).tensor(dbeta);
-        matrix.over(strips, part, SUMS[kind], arguments.address(own), launches);
+        let arguments = gradients(matrix.summing(strips, part, arguments, launches));
+        matrix.over(strips, part, SUMS[kind], arguments, launches);
     } else {
         let (channels, blocks) = (matrix.channels, columns::blocks(matrix.rows));
         let partials = matrix.scratch(2 * blocks, launches);
@@ -384,13 +382,10 @@ pub fn backward(
         totals(&matrix, partials, [dgamma, dbeta], own, launches);
     }
     // What was masked is written, so that the last pass reads it as it is.
-    let (name, dy) = match kind {
-        1 => ("batch_norm_gradient_rectified", dy),
-        2 | 3 => ("batch_norm_gradient_wide", masked),
-        _ => ("batch_norm_gradient_wide", dy),
-    };
+    let kept = kind == 1 && summed.is_none();
+    let name = if kept { "batch_norm_gradient_rectified" } else { "batch_norm_gradient_wide" };
+    let dy = summed.unwrap_or(if kind >= 2 { masked } else { dy });
     let operands = [dy, x, gamma, beta, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
-    let kept = kind == 1;
     let formats = [normal.filter(|_| kept), masked_format.filter(|_| kept)].map(optional);
     let arguments = operands.address(own).tensor(dx);
     matrix.each_eight(name, arguments, formats, launches)

@@ -17,8 +17,7 @@ pub fn forward(calls: &[Call<'_>], launches: &mut Launches) -> bool {
         }
     }
     let convolution_of = |norm: &Call<'_>| {
-        let makes = |convolution: &&Call<'_>| convolution.outputs[0].value.name == norm.inputs[0].value.name;
-        convolutions.iter().copied().find(makes)
+        convolutions.iter().copied().find(|convolution| makes(convolution, &norm.inputs[0]))
     };
     let ([norm, others @ ..], [.., last]) = (&norms[..], calls) else { return false };
     let mut follow = Follow { normal: norm.output(0).format, residual: None, rectify: false };
@@ -35,8 +34,7 @@ pub fn forward(calls: &[Call<'_>], launches: &mut Launches) -> bool {
             }
             (Op::Add, []) => {
                 // The sum has no other effect than its operand's value, whichever operand stands first.
-                let own = norm.outputs[0].value.name.as_str();
-                let Some(other) = call.inputs.iter().find(|operand| operand.value.name != own) else {
+                let Some(other) = call.inputs.iter().find(|operand| !makes(norm, operand)) else {
                     return false;
                 };
                 follow.residual = Some((Residual::Plain(other.tensor), call.output(0).format));
@@ -64,9 +62,8 @@ pub fn backward(calls: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launc
     };
     let [sums @ .., relu, norm] = calls else { return false };
     let masked = relu.output(0);
-    let from_convolution = |operand: &Operand<'_>| {
-        convolution.is_some_and(|convolution| convolution.outputs[0].value.name == operand.value.name)
-    };
+    let from_convolution =
+        |operand: &Operand<'_>| convolution.is_some_and(|convolution| makes(convolution, operand));
     let place =
         |operand: &Operand<'_>| if from_convolution(operand) { norm.output(0) } else { operand.tensor };
     let incoming = match (beside, sums) {
@@ -85,4 +82,9 @@ pub fn backward(calls: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launc
         }
     };
     batch_norm::backward(convolution, norm, &incoming, launches)
+}
+
+/// Whether an operand is the first result of a node.
+fn makes(call: &Call<'_>, operand: &Operand<'_>) -> bool {
+    call.outputs[0].value.name == operand.value.name
 }

@@ -200,20 +200,15 @@ fn padded(shape: &Shape, geometry: &Geometry, x: Tensor, launches: &mut Launches
     if shape.geometry == *geometry {
         return x;
     }
-    if is_folded(shape, geometry) {
+    // What a filter of one pixel sees.
+    let pixels = Geometry { kernel: [1, 1], stride: [1, 1], padding: [0, 0], dilation: [1, 1], ..*geometry };
+    if x.format.bytes() == 2 {
+        let geometry = if is_folded(shape, geometry) { geometry } else { &pixels };
         return space_to_depth::images(geometry, &shape.geometry, x, launches);
     }
     let channels = shape.geometry.channels_in;
     let [elements, ..] = shape.elements();
     let copy = Tensor { address: launches.scratch(elements * x.format.bytes()), format: x.format };
-    if x.format.bytes() == 2 && channels.is_multiple_of(8) {
-        let arguments = Arguments::new().address(x.address).address(copy.address);
-        let arguments = arguments.int(int(geometry.channels_in)).int(int(channels / 8)).size(elements / 8);
-        launches.each("pad_channels", elements / 8, arguments);
-        return copy;
-    }
-    // What a filter of one pixel sees, with rows of that length.
-    let pixels = Geometry { kernel: [1, 1], stride: [1, 1], padding: [0, 0], dilation: [1, 1], ..*geometry };
     let arguments = Arguments::new().tensor(x).tensor(copy).int(int(channels));
     launches.each("unfold", elements / 4, sizes(arguments, &pixels));
     copy

@@ -111,12 +111,11 @@ impl Product {
         short && self.columns.is_multiple_of(kernel.columns)
     }
 
-    /// Launches a kernel: the two operands come first, then what `beside` adds; room for sums, and what `after` adds.
-    fn launch(
+    /// Launches a kernel: operands, sizes, room for sums, and what `after` adds.
+    fn launch<const COUNT: usize>(
         &self,
         kernel: &Kernel,
-        operands: Arguments,
-        beside: impl FnOnce(Arguments) -> Arguments,
+        operands: [Tensor; COUNT],
         after: impl FnOnce(Arguments) -> Arguments,
         launches: &mut Launches,
     ) {
@@ -125,8 +124,9 @@ impl Product {
         let parts = self.rows.div_ceil(part);
         let partials = launches.scratch(2 * parts * self.columns * 4);
         let done = launches.constant(&vec![0; across * 4]);
+        let operands = operands.into_iter().fold(Arguments::new(), Arguments::tensor);
         let sizes = operands.size(self.rows).int(int(self.depth)).int(int(self.columns)).size(part);
-        let arguments = after(beside(sizes).address(partials).address(done));
+        let arguments = after(sizes.address(partials).address(done));
         let name = kernel.names[usize::from(self.format == DType::Bf16)];
         launches.kernel_with_memory(name, [across, parts, 1], THREADS, kernel.shared, arguments);
     }
@@ -150,8 +150,7 @@ pub fn with_statistics(
         return false;
     };
     let Some(kernel) = STATISTICS.iter().find(|kernel| product.suits(kernel)) else { return false };
-    let operands = Arguments::new().tensor(x.tensor).tensor(weight.tensor).tensor(y);
-    product.launch(kernel, operands, |arguments| arguments, statistics, launches);
+    product.launch(kernel, [x.tensor, weight.tensor, y], statistics, launches);
     true
 }
 
@@ -192,10 +191,7 @@ pub fn with_gradient_sums(
     if inner.into_iter().any(|format| format != product.format) || !product.suits(kernel) {
         return None;
     }
-    let operands = Arguments::new().tensor(dy.tensor).tensor(weight.tensor);
-    let beside = |arguments: Arguments| {
-        [more, mask, x, gamma, beta, mean, rstd, masked].into_iter().fold(arguments, Arguments::tensor)
-    };
-    product.launch(kernel, operands, beside, gradients, launches);
+    let operands = [dy.tensor, weight.tensor, more, mask, x, gamma, beta, mean, rstd, masked];
+    product.launch(kernel, operands, gradients, launches);
     Some(masked)
 }

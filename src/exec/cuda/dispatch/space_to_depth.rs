@@ -49,7 +49,7 @@ fn sizes(arguments: Arguments, geometry: &Geometry, made: &Geometry) -> Argument
     pairs.into_iter().flatten().fold(arguments, |arguments, size| arguments.int(int(size)))
 }
 
-/// The images in scratch, of a format of 16 bits.
+/// The images in scratch, of a format of 16 bits; with strides of 1 and no padding themselves, with more channels.
 pub fn images(geometry: &Geometry, made: &Geometry, x: Tensor, launches: &mut Launches) -> Tensor {
     let elements = made.batch * made.height * made.width * made.channels_in;
     let copy = Tensor { address: launches.scratch(elements * x.format.bytes()), format: x.format };

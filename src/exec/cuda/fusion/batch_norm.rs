@@ -54,16 +54,22 @@ fn second_norm(view: &View<'_>, other: BufferId, sum: usize, first: usize) -> Op
 /// The convolution that makes x, by a filter of one pixel and without a bias, where x is read by others than the normalisation at a time:
 /// it has memory of its own then.
 fn convolution_of(view: &View<'_>, x: BufferId, time: usize) -> Option<usize> {
-    let convolution = maker(view, x)?;
-    let Op::Conv2d { stride: [1, 1], padding: [0, 0], groups: 1, bias: false, .. } = view.op(convolution)?
-    else {
-        return None;
-    };
-    let instruction = view.at(convolution);
+    let convolution = maker(view, x).filter(|convolution| sees_one_pixel(view, *convolution))?;
+    let forward = matches!(view.op(convolution)?, Op::Conv2d { .. });
     let training = matches!(view.op(time)?, Op::BatchNorm { .. });
-    let one_pixel = view.shape(instruction.inputs[1])[2..] == [1, 1];
-    let alike = instruction.outputs == [x] && view.only_reader(x).is_none();
-    (training && one_pixel && alike).then_some(convolution)
+    let alike = view.at(convolution).outputs == [x] && view.only_reader(x).is_none();
+    (forward && training && alike).then_some(convolution)
+}
+
+/// Whether it is a convolution by a filter of one pixel and without a bias, or the gradient of one's input, which may sum.
+fn sees_one_pixel(view: &View<'_>, time: usize) -> bool {
+    match view.op(time) {
+        Some(
+            Op::Conv2d { stride: [1, 1], padding: [0, 0], groups: 1, bias: false, .. }
+            | Op::Conv2dBackwardInput { stride: [1, 1], padding: [0, 0], groups: 1, .. },
+        ) => view.shape(view.at(time).inputs[1])[2..] == [1, 1],
+        _ => false,
+    }
 }
 
 /// The gradient of a convolution's input that is this gradient, where only `reader` reads it and it lies like the result.
@@ -72,12 +78,6 @@ fn input_gradient(view: &View<'_>, gradient: BufferId, reader: usize, result: Bu
     let known = matches!(view.op(convolution)?, Op::Conv2dBackwardInput { .. });
     let alike = lies_alike(view, gradient, result) && view.format(gradient) == view.format(result);
     (known && alike).then_some(convolution)
-}
-
-/// Whether it is the gradient of a convolution by a filter of one pixel, which may sum.
-fn may_sum(view: &View<'_>, convolution: usize) -> bool {
-    matches!(view.op(convolution), Some(Op::Conv2dBackwardInput { stride: [1, 1], .. }))
-        && view.shape(view.at(convolution).inputs[1])[2..] == [1, 1]
 }
 
 /// The result of an addition of a value and another that lies alike.
@@ -138,7 +138,7 @@ pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>
             let from =
                 |index: usize| input_gradient(view, view.at(sum).inputs[index], sum, gradient.outputs[0]);
             let both = [from(1), from(0)];
-            let summing = both.into_iter().flatten().find(|convolution| may_sum(view, *convolution));
+            let summing = both.into_iter().flatten().find(|convolution| sees_one_pixel(view, *convolution));
             summing.or(both[0]).or(both[1])
         }
         None => input_gradient(view, behind, relu, gradient.outputs[0]),

@@ -3,7 +3,6 @@
 //
 // Variances are moments around means of eight rows that are joined (Chan, Golub and LeVeque 1979, "Updating formulae and a pairwise
 // algorithm for computing sample variances"), so nothing cancels.
-#include "channel_sums.cuh"
 #include "gradients.cuh"
 
 namespace batch_norm_sums_parts {
@@ -51,7 +50,7 @@ CHANNEL_KERNEL(batch_norm_statistics, 2, Tensor x, i64 rows, i64 channels, i64 p
     with_format(x.format, [&](auto format) { add_moments<decltype(format)::format>(found, x, channels, strip); });
     const Statistics result = {rows, channels, epsilon, momentum, old_mean, old_variance, mean, rstd, new_mean, new_variance, own};
     join_strips<AsMoments>(found, strip, rows, channels, part, lanes, {partials, done},
-                        [&](i64 channel, float average, float squares) { result.leave(channel, average, squares); });
+                           [&](i64 channel, float average, float squares) { result.leave(channel, average, squares); });
 }
 
 namespace batch_norm_sums_parts {
@@ -72,12 +71,7 @@ __device__ inline void add_gradients(Pairs<8>& own, const Gradient& gradient, co
         for (int k = 0; k < GROUP; k++) {
             if (row + k * strip.step >= strip.end) continue;
             float incoming[8];
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                incoming[c] = group[k].incoming(gradient, normal, c);
-                own.first[c] = fmaf(incoming[c], group[k].x[c] - normal.centre[c], own.first[c]);
-                own.second[c] += incoming[c];
-            }
+            group[k].add_to(own, gradient, normal, incoming);
             if (MODE >= MASKED && gradient.masked.data)
                 write_eight<FORMAT>(gradient.masked, (row + k * strip.step) * channels + strip.channel, incoming);
         }
@@ -95,7 +89,7 @@ __device__ inline void gradient_sums(const Gradient& gradient, i64 rows, i64 cha
     });
     const Factors result = {channels, gradient.rstd, dgamma, dbeta, own};
     join_strips<AsSums>(found, strip, rows, channels, part, lanes, room,
-                     [&](i64 channel, float product, float sum) { result.leave(channel, product, sum); });
+                        [&](i64 channel, float product, float sum) { result.leave(channel, product, sum); });
 }
 
 }  // namespace batch_norm_sums_parts

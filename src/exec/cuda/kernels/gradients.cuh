@@ -1,6 +1,6 @@
 // The gradient that comes into a batch normalisation: as it is, behind a ReLU, or behind a ReLU that several took part in.
 #pragma once
-#include "channels.cuh"
+#include "channel_sums.cuh"
 
 namespace {
 
@@ -63,6 +63,17 @@ struct GradientRow {
         if constexpr (MODE >= MASKED) slope = mask[c] <= 0.0f ? 0.0f : slope;
         if constexpr (MODE == RECTIFIED) slope = normal.passes(x[c], c) ? slope : 0.0f;
         return FORMAT == ANY_FORMAT && MODE != PLAIN ? rounded<FORMAT>(gradient.masked_format, slope) : slope;
+    }
+
+    // All of that, and adds dy·(x - mean) and dy.
+    __device__ void add_to(channel_sums::Pairs<8>& sums, const Gradient& gradient, const Normal<MODE>& normal,
+                           float (&all)[8]) const {
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            all[c] = incoming(gradient, normal, c);
+            sums.first[c] = fmaf(all[c], x[c] - normal.centre[c], sums.first[c]);
+            sums.second[c] += all[c];
+        }
     }
 };
 

@@ -33,10 +33,7 @@ struct Known {
         }
     }
     __device__ inline void eight(int which, float (&out)[8]) const {
-        const Quad* quads = (const Quad*)(values + which * COLUMNS + Shape<COLUMNS>::lane() * 8);
-        const Quad low = quads[0], high = quads[1];
-        out[0] = float_of(low.x), out[1] = float_of(low.y), out[2] = float_of(low.z), out[3] = float_of(low.w);
-        out[4] = float_of(high.x), out[5] = float_of(high.y), out[6] = float_of(high.z), out[7] = float_of(high.w);
+        load_eight({values, F32, 0}, which * COLUMNS + Shape<COLUMNS>::lane() * 8, out);
     }
 };
 
@@ -77,12 +74,7 @@ __device__ inline Pairs<8> sums(const Operands& operands, const Gradient& gradie
             if constexpr (MODE >= MASKED) own.mask = {*(const Quad*)place_of(1, index)};
             if constexpr (MODE == JOINED) own.more = {*(const Quad*)place_of(2, index)};
             float incoming[8];
-#pragma unroll
-            for (int c = 0; c < 8; c++) {
-                incoming[c] = own.incoming(gradient, normal, c);
-                found.first[c] = fmaf(incoming[c], own.x[c] - normal.centre[c], found.first[c]);
-                found.second[c] += incoming[c];
-            }
+            own.add_to(found, gradient, normal, incoming);
             ((Quad*)gradient.masked.data)[operands.own_place<COLUMNS>(row, index) / 8] = pack_eight<FORMAT>(incoming);
         }
         next();
@@ -97,8 +89,8 @@ using namespace pixel_gradients_parts;
 // masked = what comes into a batch normalisation of x by way of dy · w (filters w, depth × columns) and the ways of gradients.cuh; dgamma and dbeta,
 // as results and in `own`.
 #define PIXEL_GRADIENTS(name, FORMAT, MODE)                                                                                            \
-    KERNEL_OF(CHANNEL_THREADS, 2, name, Tensor dy, Tensor w, i64 rows, int depth, int columns, i64 part, Tensor more, Tensor mask,     \
-              Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor rstd, Tensor masked, float* partials, int* done, Tensor dgamma, \
+    KERNEL_OF(CHANNEL_THREADS, 2, name, Tensor dy, Tensor w, Tensor more, Tensor mask, Tensor x, Tensor gamma, Tensor beta, Tensor mean,  \
+              Tensor rstd, Tensor masked, i64 rows, int depth, int columns, i64 part, float* partials, int* done, Tensor dgamma,       \
               Tensor dbeta, float* own) {                                                                                              \
         PIXEL_MEMORY(Needs<MODE>::BYTES)                                                                                               \
         const Operands operands = {dy, w, rows, depth, columns, part};                                                                 \

@@ -1,7 +1,6 @@
 // Convolutions by library products: images as matrices of what each pixel sees, and back. Rows of a matrix have `pitch` elements, a
 // multiple of 4; those past its depth are +0. All in the orders of the axes that convolution.cu has.
 #include "sizes.cuh"
-#include "wide.cuh"
 
 // Rows are output pixels, columns (kernel row, kernel column, channel): +0 outside of the image.
 KERNEL(unfold, Tensor x, Tensor matrix, int pitch, SIZES) {
@@ -28,20 +27,6 @@ KERNEL(unfold, Tensor x, Tensor matrix, int pitch, SIZES) {
     float value[4];
     widen(raw, x.format, value);
     write_run(matrix, (i64)number * 4, value, 4, true);
-}
-
-// Pixels with more channels, which are +0, of formats of 16 bits: a thread writes eight of a pixel's `eights` times eight.
-KERNEL(pad_channels, const u16* x, Quad* padded, int channels, int eights, i64 threads) {
-    const i64 number = thread_number();
-    if (number >= threads) return;
-    const Division place = divide(number, eights);
-    const u16* pixel = x + place.quotient * channels;
-    const int first = (int)place.remainder * 8;
-    u32 words[4] = {0, 0, 0, 0};
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-        if (first + k < channels) words[k / 2] |= (u32)pixel[first + k] << (k % 2 * 16);
-    padded[number] = {words[0], words[1], words[2], words[3]};
 }
 
 // Rows are input pixels, columns (kernel row, kernel column, output channel): the gradient of the output that the tap leads to, or +0.

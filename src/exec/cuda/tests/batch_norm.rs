@@ -157,14 +157,7 @@ fn normalisation_residual_and_relu_together_have_the_bits_of_each_alone() {
                     ),
                 ];
                 for (links, inner) in chains {
-                    let chain = Chain {
-                        layout: Layout::ChannelsLast,
-                        values: values.clone(),
-                        given: given.clone(),
-                        links,
-                        beside: &[],
-                        inner,
-                    };
+                    let chain = Chain::of_images(&values, &given, links, &[], inner);
                     chain.check(Kind::NormForward, &format!("{shape:?} {formats:?}"));
                 }
             }
@@ -195,14 +188,7 @@ fn two_normalisations_that_are_added_have_the_bits_of_each_alone() {
                     ),
                 ];
                 for (links, inner) in chains {
-                    let chain = Chain {
-                        layout: Layout::ChannelsLast,
-                        values: values.clone(),
-                        given: given.clone(),
-                        links,
-                        beside: &[],
-                        inner,
-                    };
+                    let chain = Chain::of_images(&values, &given, links, &[], inner);
                     chain.check(Kind::NormForward, &format!("{shape:?} {formats:?}"));
                 }
             }
@@ -227,14 +213,7 @@ fn gradients_of_sum_relu_and_normalisation_together_have_the_bits_of_each_alone(
                     (&[(Op::Add, &[4, 5], &[7]), (relu.clone(), &[7, 6], &[8]), norm.clone()], &[7]),
                 ];
                 for (links, inner) in chains {
-                    let chain = Chain {
-                        layout: Layout::ChannelsLast,
-                        values: values.clone(),
-                        given: given.clone(),
-                        links,
-                        beside: &[],
-                        inner,
-                    };
+                    let chain = Chain::of_images(&values, &given, links, &[], inner);
                     chain.check(Kind::NormBackward, &format!("{shape:?} {formats:?}"));
                 }
             }
@@ -264,17 +243,11 @@ fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
                 given[4] = Buffer::Float(rstd);
                 given.extend((6..12).map(|index| Buffer::zeros(values[index].elements(), false)));
                 given.push(Buffer::Float(variance));
-                let forward = Chain {
-                    layout: Layout::ChannelsLast,
-                    values: values.clone(),
-                    given: given.clone(),
-                    links: &[
-                        (Op::BatchNormInference { eps: 0.0 }, &[0, 1, 2, 3, 12], &[6]),
-                        (relu.clone(), &[6], &[7]),
-                    ],
-                    beside: &[],
-                    inner: &[],
-                };
+                let links: &[Link<'_>] = &[
+                    (Op::BatchNormInference { eps: 0.0 }, &[0, 1, 2, 3, 12], &[6]),
+                    (relu.clone(), &[6], &[7]),
+                ];
+                let forward = Chain::of_images(&values, &given, links, &[], &[]);
                 for mut device in devices() {
                     given[7] =
                         forward.run(&mut *device, None, Arithmetic::Portable).remove(&7).expect("it is left");
@@ -283,14 +256,7 @@ fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
                     (gradient.clone(), &[5, 7], &[8]),
                     (Op::BatchNormBackward, &[8, 0, 1, 3, 4], &[9, 10, 11]),
                 ];
-                let chain = Chain {
-                    layout: Layout::ChannelsLast,
-                    values: values.clone(),
-                    given: given.clone(),
-                    links,
-                    beside: &[2, 6],
-                    inner: &[6, 8],
-                };
+                let chain = Chain::of_images(&values, &given, links, &[2, 6], &[6, 8]);
                 chain.check(Kind::RectifiedNormBackward, &format!("{shape:?} {formats:?} {spread}"));
             }
         }

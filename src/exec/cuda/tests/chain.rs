@@ -22,6 +22,20 @@ pub struct Chain<'a> {
     pub inner: &'a [usize],
 }
 
+impl<'a> Chain<'a> {
+    /// A chain over images whose channels are last.
+    pub fn of_images(
+        values: &[Value],
+        given: &[Buffer],
+        links: &'a [Link<'a>],
+        beside: &'a [usize],
+        inner: &'a [usize],
+    ) -> Self {
+        let (values, given) = (values.to_vec(), given.to_vec());
+        Self { layout: Layout::ChannelsLast, values, given, links, beside, inner }
+    }
+}
+
 impl Chain<'_> {
     /// Runs the links one by one, or as a group in which inner values have no memory of their own; gives all values but those,
     /// by their numbers.

@@ -99,14 +99,7 @@ fn statistics_of_a_convolution_are_those_of_its_result() {
                 (&[convolution, norm, (add.clone(), &[8, 6], &[13]), (relu.clone(), &[13], &[14])], &[8, 13]),
             ];
             for (links, inner) in chains {
-                let chain = Chain {
-                    layout: Layout::ChannelsLast,
-                    values: values.clone(),
-                    given: given.clone(),
-                    links,
-                    beside: &[],
-                    inner,
-                };
+                let chain = Chain::of_images(&values, &given, links, &[], inner);
                 let what = format!("{images}×{side}² {channels_in} to {channels_out} {dtype}");
                 check(&chain, Kind::NormForward, &[], images * side * side, &what);
             }
@@ -144,14 +137,7 @@ fn sums_of_a_gradient_are_made_with_it() {
                 (&[convolution, (Op::Add, &[7, 9], &[10]), of_sum, norm], &[9, 10, 15]),
             ];
             for (links, inner) in chains {
-                let chain = Chain {
-                    layout: Layout::ChannelsLast,
-                    values: values.clone(),
-                    given: given.clone(),
-                    links,
-                    beside: &[],
-                    inner,
-                };
+                let chain = Chain::of_images(&values, &given, links, &[], inner);
                 let what = format!("{images}×{side}² {channels_out} to {channels_in} {dtype}");
                 check(&chain, Kind::NormBackward, &[13, 14], images * side * side, &what);
             }
@@ -179,17 +165,9 @@ fn sums_of_a_gradient_behind_a_relu_of_normalised_values_are_made_with_it() {
             let variance = given[6].floats(channels_in).to_vec();
             given[7] = Buffer::Float(variance.iter().map(|variance| 1.0 / variance.sqrt()).collect());
             given.push(Buffer::zeros(values[9].elements(), false));
-            let forward = Chain {
-                layout: Layout::ChannelsLast,
-                values: values.clone(),
-                given: given.clone(),
-                links: &[
-                    (Op::BatchNormInference { eps: 0.0 }, &[2, 3, 4, 5, 6], &[9]),
-                    (relu.clone(), &[9], &[8]),
-                ],
-                beside: &[],
-                inner: &[],
-            };
+            let links: &[Link<'_>] =
+                &[(Op::BatchNormInference { eps: 0.0 }, &[2, 3, 4, 5, 6], &[9]), (relu.clone(), &[9], &[8])];
+            let forward = Chain::of_images(&values, &given, links, &[], &[]);
             for mut device in devices() {
                 given[8] =
                     forward.run(&mut *device, None, Arithmetic::Portable).remove(&8).expect("it is left");
@@ -199,14 +177,7 @@ fn sums_of_a_gradient_behind_a_relu_of_normalised_values_are_made_with_it() {
                 (gradient.clone(), &[10, 8], &[11]),
                 (Op::BatchNormBackward, &[11, 2, 3, 5, 7], &[12, 13, 14]),
             ];
-            let chain = Chain {
-                layout: Layout::ChannelsLast,
-                values: values.clone(),
-                given: given.clone(),
-                links,
-                beside: &[4, 9],
-                inner: &[9, 10, 11],
-            };
+            let chain = Chain::of_images(&values, &given, links, &[4, 9], &[9, 10, 11]);
             let what = format!("{images}×{side}² {channels_out} to {channels_in} {dtype}");
             check(&chain, Kind::RectifiedNormBackward, &[13, 14], images * side * side, &what);
         }

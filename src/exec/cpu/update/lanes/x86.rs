@@ -11,6 +11,30 @@ pub struct Lanes16(__m512);
 #[derive(Clone, Copy)]
 pub struct Lanes8Twice(__m256, __m256);
 
+/// [`Lanes::otherwise`] with these features, which whoever inlines it has.
+macro_rules! otherwise_with {
+    ($features:literal) => {
+        #[inline(always)]
+        fn otherwise<const N: usize, R: Rule<N>>(
+            rule: R,
+            run: &mut [&mut [f32; RUN]; N],
+            gradients: &[f32; RUN],
+        ) {
+            #[target_feature(enable = $features)]
+            #[inline(never)]
+            fn apart<const N: usize>(
+                rule: impl Rule<N>,
+                run: &mut [&mut [f32; RUN]; N],
+                gradients: &[f32; RUN],
+            ) {
+                rule.otherwise::<true>(run, gradients);
+            }
+            // SAFETY: whoever inlines this has the features.
+            unsafe { apart(rule, run, gradients) }
+        }
+    };
+}
+
 impl Number for Lanes16 {
     #[inline(always)]
     fn of(number: f32) -> Self {
@@ -38,20 +62,7 @@ impl Lanes for Lanes16 {
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
     }
 
-    #[inline(always)]
-    fn otherwise<const N: usize, R: Rule<N>>(
-        rule: R,
-        run: &mut [&mut [f32; RUN]; N],
-        gradients: &[f32; RUN],
-    ) {
-        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-        #[inline(never)]
-        fn apart<const N: usize>(rule: impl Rule<N>, run: &mut [&mut [f32; RUN]; N], gradients: &[f32; RUN]) {
-            rule.otherwise::<true>(run, gradients);
-        }
-        // SAFETY: whoever inlines this has AVX-512.
-        unsafe { apart(rule, run, gradients) }
-    }
+    otherwise_with!("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
 
     #[inline(always)]
     fn hold_subnormal<const M: usize>(signed: &[f32; RUN], plain: [&[f32; RUN]; M]) -> bool {
@@ -103,20 +114,7 @@ impl Lanes for Lanes8Twice {
         }
     }
 
-    #[inline(always)]
-    fn otherwise<const N: usize, R: Rule<N>>(
-        rule: R,
-        run: &mut [&mut [f32; RUN]; N],
-        gradients: &[f32; RUN],
-    ) {
-        #[target_feature(enable = "avx2,fma,f16c")]
-        #[inline(never)]
-        fn apart<const N: usize>(rule: impl Rule<N>, run: &mut [&mut [f32; RUN]; N], gradients: &[f32; RUN]) {
-            rule.otherwise::<true>(run, gradients);
-        }
-        // SAFETY: whoever inlines this has AVX2.
-        unsafe { apart(rule, run, gradients) }
-    }
+    otherwise_with!("avx2,fma,f16c");
 
     #[inline(always)]
     fn hold_subnormal<const M: usize>(signed: &[f32; RUN], plain: [&[f32; RUN]; M]) -> bool {

@@ -187,8 +187,8 @@ int main() {
             };
             auto together = [&] {
                 const dim3 blocks = grid(columns / 64, 264);
-                if (mode == 0) pixel_gradients_joined_f16<<<blocks, 256, joined_bytes>>>(a, w, rows, depth, columns, gradients_part, more, mask, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
-                else pixel_gradients_rectified_f16<<<blocks, 256, rectified_bytes>>>(a, w, rows, depth, columns, gradients_part, Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, masked[1], partials, done, out[1][0], out[1][1], own[1]);
+                if (mode == 0) pixel_gradients_joined_f16<<<blocks, 256, joined_bytes>>>(a, w, more, mask, x, gamma, beta, mean, rstd, masked[1], rows, depth, columns, gradients_part, partials, done, out[1][0], out[1][1], own[1]);
+                else pixel_gradients_rectified_f16<<<blocks, 256, rectified_bytes>>>(a, w, Tensor{}, Tensor{}, x, gamma, beta, mean, rstd, masked[1], rows, depth, columns, gradients_part, partials, done, out[1][0], out[1][1], own[1]);
             };
             float product = microseconds([&] { library(a, w, y[0], rows, depth, columns, false); });
             float before = microseconds(separate), after = microseconds(together);
