@@ -1,7 +1,7 @@
 //! What a run needs of a device, worked out without one: memory by what it is for, and the launches once addresses are known.
 
 use super::convolution::{Convolutions, Shape};
-use super::dispatch::{self, Arithmetic, Call, Operand};
+use super::dispatch::{self, Arithmetic, Call, Operand, Units};
 use super::launch::{ALIGNMENT, Launch, Launches, Tensor};
 use super::memory::Planned;
 use crate::exec::fault::ExecFault;
@@ -117,7 +117,7 @@ struct Programs {
 pub struct Blueprint {
     seed: u64,
     arithmetic: Arithmetic,
-    tensor_cores: bool,
+    units: Units,
     convolutions: Convolutions,
     programs: Vec<Programs>,
     pub(super) cells: BTreeMap<String, Cell>,
@@ -131,7 +131,7 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Plans the step graphs, full batch first. `tensor_cores` says whether the device has those that own kernels use, and
+    /// Plans the step graphs, full batch first. `units` are what the device has for kernels, and
     /// `convolutions` which of them its library makes.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Blueprint {
         steps: &[StepGraph],
         seed: u64,
         arithmetic: Arithmetic,
-        tensor_cores: bool,
+        units: Units,
         convolutions: Convolutions,
     ) -> Result<Self, ExecFault> {
         let programs = steps.iter().map(plan).collect();
@@ -150,18 +150,8 @@ impl Blueprint {
         };
         let batch = [bytes(|step| step.features), bytes(|step| step.labels)];
         let (sums, library) = (0, Vec::new());
-        let mut blueprint = Self {
-            seed,
-            arithmetic,
-            tensor_cores,
-            convolutions,
-            programs,
-            cells,
-            sums,
-            library,
-            batch,
-            footprint,
-        };
+        let mut blueprint =
+            Self { seed, arithmetic, units, convolutions, programs, cells, sums, library, batch, footprint };
         for step in 0..steps.len() {
             blueprint.declare_cells(step);
         }
@@ -286,7 +276,7 @@ impl Blueprint {
                 inputs,
                 outputs,
                 arithmetic: self.arithmetic,
-                tensor_cores: self.tensor_cores,
+                units: self.units,
                 convolutions: &self.convolutions,
                 seed: self.seed,
                 position: bases.position(),

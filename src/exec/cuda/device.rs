@@ -1,6 +1,7 @@
 //! What the engine wants of a device: memory, copies, launches, capture.
 
 use super::convolution::Shape;
+use super::dispatch::Units;
 use super::launch::Launch;
 use super::tuning::Asked;
 use crate::exec::fault::ExecFault;
@@ -90,8 +91,8 @@ pub trait Device: Send {
     /// Bytes of the device in use by everybody, and all it has; `None` where it does not tell.
     fn memory_in_use(&self) -> Option<(u64, u64)>;
 
-    /// Whether kernels that use tensor cores run here.
-    fn has_tensor_cores(&self) -> bool;
+    /// What it has for kernels.
+    fn units(&self) -> Units;
 
     /// Whether there is a library that makes convolutions.
     fn has_convolutions(&self) -> bool;

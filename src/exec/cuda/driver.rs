@@ -27,6 +27,7 @@ mod timing;
 
 use super::convolution::Shape;
 use super::device::Device;
+use super::dispatch::Units;
 use super::launch::Launch;
 use super::tuning::Asked;
 use crate::diag::codes;
@@ -71,6 +72,8 @@ pub struct Driver {
     allocations: Vec<sys::CUdeviceptr>,
     capability: (u32, u32),
     multiprocessors: u64,
+    /// Bytes that a block of threads may have.
+    shared_memory: u32,
     name: String,
 }
 
@@ -145,6 +148,10 @@ impl Driver {
         let multiprocessors =
             context.attribute(count).map_err(|error| fault("asking for the multiprocessors", error))?;
         let multiprocessors = u64::try_from(multiprocessors).unwrap_or(0);
+        let most = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let shared_memory =
+            context.attribute(most).map_err(|error| fault("asking for the shared memory", error))?;
+        let shared_memory = number(shared_memory);
         let name = context.name().map_err(|error| fault("asking for the device's name", error))?;
         let kernels = Kernels::load(capability, &name)?;
         let (staging, aside) = (Staging::new()?, Aside::new()?);
@@ -166,6 +173,7 @@ impl Driver {
             allocations: vec![workspace],
             capability,
             multiprocessors,
+            shared_memory,
             name,
         })
     }
@@ -376,9 +384,9 @@ impl Device for Driver {
         Some((total.saturating_sub(free) as u64, total as u64))
     }
 
-    fn has_tensor_cores(&self) -> bool {
-        // Those of 8.0 and later have them for f16, bf16 and tf32; amp's kernels run on no other.
-        self.capability.0 >= 8
+    fn units(&self) -> Units {
+        // Those of 8.0 and later have tensor cores for f16, bf16 and tf32; amp's kernels run on no other.
+        Units { tensor_cores: self.capability.0 >= 8, shared_memory: self.shared_memory }
     }
 
     fn has_convolutions(&self) -> bool {

@@ -6,6 +6,7 @@
 
 use super::convolution::{Convolution, Direction, Shape};
 use super::device::Device;
+use super::dispatch::Units;
 use super::launch::{Arguments, Launch, Matrix, Product, ScaledProduct, Tensor};
 use super::tuning::Asked;
 use crate::arithmetic::eight::{e4m3_to_f32, e5m2_to_f32};
@@ -212,9 +213,9 @@ impl Device for Emulated {
         None
     }
 
-    fn has_tensor_cores(&self) -> bool {
+    fn units(&self) -> Units {
         // `kernels/tensor_cores.cuh` does by hand what they do.
-        true
+        Units::HOPPER
     }
 
     fn has_convolutions(&self) -> bool {

@@ -481,9 +481,9 @@ pub fn plan(
     device: &mut dyn Device,
     arithmetic: Arithmetic,
 ) -> Result<Blueprint, ExecFault> {
-    let tensor_cores = device.has_tensor_cores();
+    let units = device.units();
     let convolutions = Convolutions::new(device.has_convolutions());
-    let blueprint = Blueprint::new(steps, seed, arithmetic, tensor_cores, convolutions)?;
+    let blueprint = Blueprint::new(steps, seed, arithmetic, units, convolutions)?;
     let mut refused = Vec::new();
     for shape in &blueprint.library {
         if !device.prepares(shape)? {
@@ -493,7 +493,7 @@ pub fn plan(
     if refused.is_empty() {
         return Ok(blueprint);
     }
-    Blueprint::new(steps, seed, arithmetic, tensor_cores, Convolutions::without(refused))
+    Blueprint::new(steps, seed, arithmetic, units, Convolutions::without(refused))
 }
 
 fn run(device: &mut dyn Device, section: &Section) -> Result<(), ExecFault> {

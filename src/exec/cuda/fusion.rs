@@ -37,6 +37,9 @@ pub enum Kind {
     /// The gradient of a convolution's input if there is one, of a ReLU of normalised values, and of the normalisation; beside them stand β
     /// and what was normalised.
     RectifiedNormBackward,
+    /// Those of `NormBackward`, or the gradient of a normalisation alone; both gradients of the convolution by a filter of one pixel before it, the filter's
+    /// first; behind that of the input those of `RectifiedNormBackward` if they follow, with what stands beside them.
+    NormToConvolutionBackward,
     /// A sum, the norm of it, a cast of that; without the first or the last.
     ResidualNorm,
     /// The gradient of a norm, a sum with it, a cast of that, the sums of its columns; without the second, the third or the last.
@@ -127,16 +130,22 @@ impl<'a> View<'a> {
 
     /// The one instruction that reads a result, if the result is memory of its own, written once and read nowhere else.
     pub fn only_reader(&self, result: BufferId) -> Option<usize> {
+        match self.readers(result)?[..] {
+            [reader] => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// The instructions that read a result, if the result is memory of its own, written once and not read after the last one.
+    pub fn readers(&self, result: BufferId) -> Option<Vec<usize>> {
         let owner = self.planned.program.owner(result);
         let own = matches!(self.planned.program.buffers[owner].place, Place::Slot(_));
         let times = |edges: &[BTreeSet<BufferId>]| {
             let touching = edges.iter().enumerate().filter(|(_, owners)| owners.contains(&owner));
             touching.map(|(time, _)| time).collect::<Vec<usize>>()
         };
-        match (times(&self.writes).as_slice(), times(&self.reads).as_slice()) {
-            ([_], [reader]) if own && !self.kept.contains(&owner) => Some(*reader),
-            _ => None,
-        }
+        let written_once = times(&self.writes).len() == 1;
+        (own && written_once && !self.kept.contains(&owner)).then(|| times(&self.reads))
     }
 
     /// Whether one of two instructions writes what the other touches.

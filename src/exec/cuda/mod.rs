@@ -37,7 +37,13 @@ pub const CONTEXT: u64 = 600 << 20;
 /// bound of the graph alone. The device is taken to have tensor cores and, under the guarantee `device`, the convolutions of cuDNN.
 pub fn needed(step: &StepGraph, arithmetic: dispatch::Arithmetic) -> DeviceMemory {
     let convolutions = convolution::Convolutions::new(true);
-    match blueprint::Blueprint::new(std::slice::from_ref(step), 0, arithmetic, true, convolutions) {
+    match blueprint::Blueprint::new(
+        std::slice::from_ref(step),
+        0,
+        arithmetic,
+        dispatch::Units::HOPPER,
+        convolutions,
+    ) {
         Ok(blueprint) => {
             let room = blueprint.footprint();
             DeviceMemory {

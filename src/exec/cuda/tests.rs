@@ -17,6 +17,7 @@ mod linear;
 mod loss_gradient;
 mod memory;
 mod near;
+mod pixel_backward;
 mod pixels;
 mod pointwise;
 mod rows;
@@ -213,7 +214,7 @@ impl Case {
             inputs: &ins,
             outputs: &outs,
             arithmetic,
-            tensor_cores: device.has_tensor_cores(),
+            units: device.units(),
             convolutions: &all,
             seed: 42,
             position,

@@ -5,6 +5,7 @@
 //! guarantee `device` another fixed one in one pass over memory (`batch_norm_sums.cu`), or in none where a convolution makes what is summed
 //! (`pixels.rs`).
 
+use super::batch_norm_gradient::{self as gradient, Incoming};
 use super::{Arithmetic, Call, Operand, columns, image, pixels};
 use crate::exec::cuda::launch::{Arguments, Launches, Tensor, number};
 use crate::graph::{DType, Op};
@@ -14,12 +15,12 @@ const APPLY: (u32, usize) = (256, 16);
 /// Threads of a block of the kernels for channels in eights, and the most of them side by side.
 const EIGHTS: (u32, usize) = (256, 32);
 /// Blocks of threads that sum: two for each multiprocessor of an H200.
-const SUMMING: usize = 264;
+pub(super) const SUMMING: usize = 264;
 /// Blocks of threads that go over memory once, at the least; where rows are many, a thread takes up to so many groups of four.
 const APPLYING: (usize, usize) = (1056, 8);
 /// Threads from which on the sums of a portable normalisation have eight channels each: fewer do not keep memory busy. Tests take
 /// small operands.
-const BUSY: usize = if cfg!(test) { 4 } else { 16_384 };
+pub(super) const BUSY: usize = if cfg!(test) { 4 } else { 16_384 };
 
 /// What follows a normalisation in its launch, in this order.
 #[derive(Clone, Copy, Debug)]
@@ -48,55 +49,28 @@ pub enum Residual {
     },
 }
 
-/// The gradient that comes into a normalisation, and what it is made of in the launches that use it.
-#[derive(Clone, Copy, Debug)]
-pub enum Incoming {
-    /// It is there.
-    Plain(Tensor),
-    /// Of a ReLU of the normalised values.
-    Rectified {
-        /// The gradient behind the ReLU.
-        dy: Tensor,
-        /// β, of which and of the other operands the normalised values are made once more.
-        beta: Tensor,
-        /// How normalised values are rounded.
-        normal: DType,
-        /// How the gradient before the ReLU is rounded.
-        masked: DType,
-    },
-    /// Of a ReLU of other values.
-    Masked {
-        /// The gradient behind the ReLU: one, or the sum of two and how that is rounded.
-        dy: (Tensor, Option<(Tensor, DType)>),
-        /// The operand of the ReLU or its result: it passes where that is above 0.
-        mask: Tensor,
-        /// Takes the gradient before the ReLU.
-        masked: Tensor,
-    },
-}
-
 /// The launches of a node of this family; false where there is no kernel.
 pub fn run(call: &Call<'_>, launches: &mut Launches) -> bool {
     let follow = Follow { normal: call.output(0).format, residual: None, rectify: false };
     match call.op {
         Op::BatchNorm { .. } => training(None, call, &follow, call.output(0), launches),
         Op::BatchNormInference { .. } => inference(call, &follow, call.output(0), launches),
-        Op::BatchNormBackward => backward(None, call, &Incoming::Plain(call.input(0)), launches),
+        Op::BatchNormBackward => gradient::backward(None, call, &Incoming::Plain(call.input(0)), launches),
         _ => false,
     }
 }
 
 /// The rows × channels matrix of a batch normalisation.
-struct Matrix {
-    rows: usize,
-    channels: usize,
+pub(super) struct Matrix {
+    pub(super) rows: usize,
+    pub(super) channels: usize,
     /// Elements of a channel that lie next to each other; 1 with channels last.
     pixels: usize,
 }
 
 /// How threads that have eight channels each lie on a matrix.
 #[derive(Clone, Copy)]
-struct Strips {
+pub(super) struct Strips {
     /// Threads side by side.
     lanes: usize,
     /// Blocks side by side.
@@ -105,7 +79,7 @@ struct Strips {
 
 impl Strips {
     /// Rows of the parts that blocks of threads take, in whole groups of `group` rows a thread; so that there are about `wanted` blocks.
-    fn part(self, rows: usize, group: usize, wanted: usize) -> usize {
+    pub(super) fn part(self, rows: usize, group: usize, wanted: usize) -> usize {
         let unit = EIGHTS.0 as usize / self.lanes * group;
         let units = rows.div_ceil(unit);
         let parts = (wanted / self.across).clamp(1, units);
@@ -114,7 +88,7 @@ impl Strips {
 }
 
 impl Matrix {
-    fn new(call: &Call<'_>, x: &Operand<'_>) -> Self {
+    pub(super) fn new(call: &Call<'_>, x: &Operand<'_>) -> Self {
         let channels = x.size(1);
         let pixels = x.shape().iter().skip(2).product();
         let rows = x.elements().checked_div(channels).unwrap_or(0);
@@ -122,7 +96,7 @@ impl Matrix {
     }
 
     /// Where channels come in eights and there are rows.
-    fn strips(&self) -> Option<Strips> {
+    pub(super) fn strips(&self) -> Option<Strips> {
         let eights = self.channels / 8;
         let fits = self.pixels == 1 && self.rows > 0 && eights > 0 && self.channels.is_multiple_of(8);
         let lanes = (1 << eights.trailing_zeros().min(8)).min(EIGHTS.1);
@@ -130,16 +104,16 @@ impl Matrix {
     }
 
     /// Room for one f32 a channel.
-    fn scratch(&self, count: usize, launches: &mut Launches) -> u64 {
+    pub(super) fn scratch(&self, count: usize, launches: &mut Launches) -> u64 {
         launches.scratch(count * self.channels * 4)
     }
 
-    fn sizes(&self, arguments: Arguments) -> Arguments {
+    pub(super) fn sizes(&self, arguments: Arguments) -> Arguments {
         arguments.size(self.rows).size(self.channels).size(self.pixels)
     }
 
     /// A kernel with a channel in each thread, over all rows.
-    fn each(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
+    pub(super) fn each(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
         let width = APPLY.0 as usize;
         let side = if self.channels < width { width / self.channels.max(1) } else { 1 };
         let grid = [self.rows.div_ceil(side * APPLY.1), self.channels.div_ceil(width), 1];
@@ -147,7 +121,7 @@ impl Matrix {
     }
 
     /// A kernel with eight channels in each thread, over all rows; the last arguments are numbers. False where there are no strips.
-    fn each_eight<const COUNT: usize>(
+    pub(super) fn each_eight<const COUNT: usize>(
         &self,
         name: &'static str,
         arguments: Arguments,
@@ -165,7 +139,7 @@ impl Matrix {
     }
 
     /// Launches a kernel whose blocks of threads take `part` rows each.
-    fn over(
+    pub(super) fn over(
         &self,
         strips: Strips,
         part: usize,
@@ -177,7 +151,7 @@ impl Matrix {
     }
 
     /// The arguments of a kernel that sums in one pass, which leaves zeros where it counts.
-    fn summing(
+    pub(super) fn summing(
         &self,
         strips: Strips,
         part: usize,
@@ -191,14 +165,19 @@ impl Matrix {
     }
 
     /// A kernel with eight columns of a block of rows in each thread.
-    fn each_block_of_eight(&self, name: &'static str, arguments: Arguments, launches: &mut Launches) {
+    pub(super) fn each_block_of_eight(
+        &self,
+        name: &'static str,
+        arguments: Arguments,
+        launches: &mut Launches,
+    ) {
         let threads = columns::blocks(self.rows) * (self.channels / 8);
         launches.kernel(name, [threads.div_ceil(64), 1, 1], 64, arguments);
     }
 }
 
 /// Number of a format that may not be there.
-fn optional(format: Option<DType>) -> i32 {
+pub(super) fn optional(format: Option<DType>) -> i32 {
     format.map_or(-1, number)
 }
 
@@ -320,109 +299,4 @@ pub fn inference(call: &Call<'_>, follow: &Follow, y: Tensor, launches: &mut Lau
     let [x, gamma, beta, mean, variance] = [0, 1, 2, 3, 4].map(|index| call.input(index));
     let matrix = Matrix::new(call, &call.inputs[0]);
     apply(&matrix, [x, y], [mean, Tensor::NONE, variance], *eps, [gamma, beta], follow, launches)
-}
-
-/// The gradients of [`training`], after that of the convolution's input which the incoming gradient is made of if there is one. The node's
-/// own first operand is not looked at; another than a plain one is there only where channels come in eights and last.
-pub fn backward(
-    convolution: Option<&Call<'_>>,
-    call: &Call<'_>,
-    incoming: &Incoming,
-    launches: &mut Launches,
-) -> bool {
-    let [x, gamma, mean, rstd] = [1, 2, 3, 4].map(|index| call.input(index));
-    let [dx, dgamma, dbeta] = [0, 1, 2].map(|index| call.output(index));
-    let matrix = Matrix::new(call, &call.inputs[1]);
-    let own = matrix.scratch(2, launches);
-    let Some(strips) = matrix.strips() else {
-        let Incoming::Plain(dy) = incoming else { return false };
-        return narrow_backward(&matrix, [*dy, x, gamma, mean, rstd], own, [dx, dgamma, dbeta], launches);
-    };
-    let (kind, [dy, more, mask, beta, masked], [normal, sum, masked_format]) = match *incoming {
-        Incoming::Plain(dy) => (0, [dy, Tensor::NONE, Tensor::NONE, Tensor::NONE, Tensor::NONE], [None; 3]),
-        Incoming::Rectified { dy, beta, normal, masked } => {
-            (1, [dy, Tensor::NONE, Tensor::NONE, beta, Tensor::NONE], [Some(normal), None, Some(masked)])
-        }
-        Incoming::Masked { dy: (dy, None), mask, masked } => {
-            (2, [dy, Tensor::NONE, mask, Tensor::NONE, masked], [None, None, Some(masked.format)])
-        }
-        Incoming::Masked { dy: (dy, Some((more, sum))), mask, masked } => {
-            (3, [dy, more, mask, Tensor::NONE, masked], [None, Some(sum), Some(masked.format)])
-        }
-    };
-    let operands = [dy, more, mask, x, gamma, beta, mean, rstd, masked];
-    let arguments = operands.into_iter().fold(Arguments::new(), Arguments::tensor);
-    let arguments = [normal, sum, masked_format].into_iter().map(optional).fold(arguments, Arguments::int);
-    let gradients = |arguments: Arguments| arguments.tensor(dgamma).tensor(dbeta).address(own);
-    let channels = [x, gamma, beta, mean, rstd];
-    let summed = convolution.and_then(|convolution| {
-        pixels::with_gradient_sums(convolution, incoming, channels, dx, gradients, launches)
-    });
-    if let (Some(convolution), None) = (convolution, summed) {
-        let result = Operand { tensor: dx, ..convolution.outputs[0] };
-        image::run(&Call { outputs: &[result], ..*convolution }, launches);
-    }
-    if summed.is_some() {
-        // There is nothing left to sum.
-    } else if call.arithmetic == Arithmetic::Device {
-        let part = strips.part(matrix.rows, 4, SUMMING);
-        let arguments = gradients(matrix.summing(strips, part, arguments, launches));
-        matrix.over(strips, part, SUMS[kind], arguments, launches);
-    } else {
-        let (channels, blocks) = (matrix.channels, columns::blocks(matrix.rows));
-        let partials = matrix.scratch(2 * blocks, launches);
-        if kind == 0 && blocks * (channels / 8) < BUSY {
-            let operands = [dy, x, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
-            let arguments = matrix.sizes(operands).size(blocks).address(partials);
-            columns::each_block("batch_norm_gradient_blocks", matrix.rows, channels, arguments, launches);
-        } else {
-            let arguments = arguments.size(matrix.rows).size(channels).size(blocks).address(partials);
-            matrix.each_block_of_eight(BLOCKS[kind], arguments, launches);
-        }
-        totals(&matrix, partials, [dgamma, dbeta], own, launches);
-    }
-    // What was masked is written, so that the last pass reads it as it is.
-    let kept = kind == 1 && summed.is_none();
-    let name = if kept { "batch_norm_gradient_rectified" } else { "batch_norm_gradient_wide" };
-    let dy = summed.unwrap_or(if kind >= 2 { masked } else { dy });
-    let operands = [dy, x, gamma, beta, mean, rstd].into_iter().fold(Arguments::new(), Arguments::tensor);
-    let formats = [normal.filter(|_| kept), masked_format.filter(|_| kept)].map(optional);
-    let arguments = operands.address(own).tensor(dx);
-    matrix.each_eight(name, arguments, formats, launches)
-}
-
-const SUMS: [&str; 4] =
-    ["gradient_sums_plain", "gradient_sums_rectified", "gradient_sums_masked", "gradient_sums_joined"];
-const BLOCKS: [&str; 4] = [
-    "gradient_blocks_plain",
-    "gradient_blocks_rectified",
-    "gradient_blocks_masked",
-    "gradient_blocks_joined",
-];
-
-/// The gradients of the parameters from block sums.
-fn totals(matrix: &Matrix, partials: u64, [dgamma, dbeta]: [Tensor; 2], own: u64, launches: &mut Launches) {
-    let blocks = columns::blocks(matrix.rows);
-    let arguments = Arguments::new().address(partials).size(blocks).size(matrix.channels);
-    let arguments = arguments.tensor(dgamma).tensor(dbeta).address(own);
-    columns::each_total("batch_norm_gradient_totals", 2, matrix.channels, arguments, launches);
-}
-
-/// The gradients where each channel has a thread.
-fn narrow_backward(
-    matrix: &Matrix,
-    [dy, x, gamma, mean, rstd]: [Tensor; 5],
-    own: u64,
-    [dx, dgamma, dbeta]: [Tensor; 3],
-    launches: &mut Launches,
-) -> bool {
-    let blocks = columns::blocks(matrix.rows);
-    let partials = matrix.scratch(2 * blocks, launches);
-    let operands = || Arguments::new().tensor(dy).tensor(x);
-    let arguments = matrix.sizes(operands().tensor(mean).tensor(rstd)).size(blocks).address(partials);
-    columns::each_block("batch_norm_gradient_blocks", matrix.rows, matrix.channels, arguments, launches);
-    totals(matrix, partials, [dgamma, dbeta], own, launches);
-    let arguments = operands().tensor(gamma).tensor(mean).tensor(rstd).address(own).tensor(dx);
-    matrix.each("batch_norm_gradient", arguments, launches);
-    true
 }

@@ -15,6 +15,7 @@ pub fn run_group(kind: Kind, calls: &[Call<'_>], beside: &[Operand<'_>], launche
         Kind::NormBackward | Kind::RectifiedNormBackward => {
             batch_norm_group::backward(calls, beside, launches)
         }
+        Kind::NormToConvolutionBackward => batch_norm_group::backward_to_convolution(calls, beside, launches),
         Kind::ResidualNorm => layer_norm::residual(calls, launches),
         Kind::NormGradient => layer_norm::with_sum(calls, launches),
         Kind::ActivationGradient => activation::with_bias(calls, launches),

@@ -3,6 +3,7 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod batch_norm_gradient;
 mod batch_norm_group;
 mod columns;
 mod convolution;
@@ -12,6 +13,7 @@ pub(super) mod layer_norm;
 mod linear;
 mod loss;
 mod norm;
+pub(super) mod pixel_backward;
 mod pixels;
 mod pointwise;
 mod pool;
@@ -101,6 +103,20 @@ impl Arithmetic {
     }
 }
 
+/// What kernels may ask of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Whether it has tensor cores that they may use; the emulated one emulates them.
+    pub tensor_cores: bool,
+    /// The most bytes of shared memory that a block of threads may have.
+    pub shared_memory: u32,
+}
+
+impl Units {
+    /// Those of compute capability 9.0, which plans without a device are made for.
+    pub const HOPPER: Self = Self { tensor_cores: true, shared_memory: 227 << 10 };
+}
+
 /// A node about to become launches.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
@@ -114,8 +130,8 @@ pub struct Call<'a> {
     pub outputs: &'a [Operand<'a>],
     /// How products are made.
     pub arithmetic: Arithmetic,
-    /// Whether the device has tensor cores that kernels of ours may use; the emulated one emulates them.
-    pub tensor_cores: bool,
+    /// What the device has for kernels of ours.
+    pub units: Units,
     /// Which convolutions the device's library makes.
     pub convolutions: &'a Convolutions,
     /// The run's seed.

@@ -1,6 +1,6 @@
 //! Convolutions of the library on a real device, against sums in f64. Ignored where there may be no device.
 
-use super::super::dispatch::{self, Arithmetic, Call, Operand};
+use super::super::dispatch::{self, Arithmetic, Call, Operand, Units};
 use super::super::emulated::each_product;
 use super::super::launch::{Launches, Tensor};
 use super::tests::{floats, placed};
@@ -318,7 +318,7 @@ fn step_launches(shape: &Shape, [x, filter, y]: [u64; 3], scratch: u64, there: b
         inputs: &inputs,
         outputs: &outputs,
         arithmetic: Arithmetic::Device,
-        tensor_cores: true,
+        units: Units::HOPPER,
         convolutions: &Made::new(there),
         seed: 0,
         position: 0,

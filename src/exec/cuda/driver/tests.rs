@@ -40,7 +40,7 @@ fn the_lack_of_a_driver_is_told() {
 #[ignore = "needs an NVIDIA GPU"]
 fn memory_holds_what_is_written() {
     let mut device = Driver::open().expect("a device");
-    assert!(device.platform().starts_with("cuda-sm") && device.has_tensor_cores());
+    assert!(device.platform().starts_with("cuda-sm") && device.units().tensor_cores);
     // More than all slots of the staging memory, and no multiple of one.
     let pattern: Vec<u8> = (0..(33 << 20) + 5).map(|index: usize| (index * 31 % 251) as u8).collect();
     let before = device.memory_in_use().expect("numbers").0;

@@ -2,6 +2,7 @@
 //! for. A convolution before a normalisation, or its gradient before that of one, is taken in, so that it may sum what it makes.
 
 use super::{Kind, View};
+use crate::exec::cuda::dispatch::pixel_backward;
 use crate::exec::program::{Action, BufferId, Instruction, Layout, Place};
 use crate::graph::{DType, Op, Unary};
 
@@ -104,13 +105,55 @@ fn takes_part(view: &View<'_>, x: BufferId, gamma: BufferId) -> Option<()> {
 }
 
 /// The gradient of the normalisation at a time, after that of the ReLU behind it, after the sum of two gradients, after that of the input of a
-/// convolution.
+/// convolution; and before both gradients of the convolution that was normalised.
 pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
     if view.op(time)? != &Op::BatchNormBackward {
         return None;
     }
     let gradient = view.at(time);
     takes_part(view, gradient.inputs[1], gradient.inputs[2])?;
+    let chain = behind_relu(view, time);
+    match chain {
+        Some((Kind::RectifiedNormBackward, _)) => chain,
+        Some((_, ref times)) => to_convolution(view, times, time).or(chain),
+        None => to_convolution(view, &[time], time),
+    }
+}
+
+/// A chain that ends with the gradient of the normalisation at a time and goes on to both gradients of the convolution that it is of, where a
+/// kernel makes them and nobody else reads the gradient between.
+fn to_convolution(view: &View<'_>, chain: &[usize], time: usize) -> Option<(Kind, Vec<usize>)> {
+    let dx = view.at(time).outputs[0];
+    let [weight, input] = view.readers(dx)?[..] else { return None };
+    let kinds = [view.op(weight)?, view.op(input)?];
+    let (weight, input) = match kinds {
+        [Op::Conv2dBackwardWeight { .. }, Op::Conv2dBackwardInput { .. }] => (weight, input),
+        [Op::Conv2dBackwardInput { .. }, Op::Conv2dBackwardWeight { .. }] => (input, weight),
+        _ => return None,
+    };
+    let (filter, result) = (view.at(input).inputs[1], view.at(input).outputs[0]);
+    if !sees_one_pixel(view, input) || view.at(weight).inputs[0] != dx || view.at(input).inputs[0] != dx {
+        return None;
+    }
+    let inner = view.only_reader(result).and_then(|relu| {
+        let norm = view.only_reader(view.at(relu).outputs[0])?;
+        let (kind, times) = behind_relu(view, norm)?;
+        let same = view.at(relu).inputs[1] == view.at(weight).inputs[1];
+        (kind == Kind::RectifiedNormBackward && same && times.len() == 3).then_some(times)
+    });
+    let sizes = [view.shape(filter)[0], view.shape(filter)[1]];
+    let rows = view.elements(dx) / sizes[0].max(1);
+    let onward = inner.unwrap_or(vec![input]);
+    let times: Vec<usize> = chain.iter().copied().chain([weight]).chain(onward).collect();
+    let (first, last) = (times[0], times[times.len() - 1]);
+    let ordered = times.is_sorted() && [last, first].into_iter().any(|place| view.can_meet(&times, place));
+    (ordered && pixel_backward::takes(rows, sizes)).then_some((Kind::NormToConvolutionBackward, times))
+}
+
+/// The gradient of the normalisation at a time, after that of the ReLU behind it, after the sum of two gradients, after that of the input of a
+/// convolution.
+fn behind_relu(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>)> {
+    let gradient = view.at(time);
     let incoming = gradient.inputs[0];
     let relu = maker(view, incoming)?;
     if view.op(relu) != Some(&RELU_BACKWARD) || view.at(relu).outputs != [incoming] {
@@ -182,7 +225,9 @@ fn forward_of<'a>(view: &'a View<'_>, relu_backward: usize, backward: usize) -> 
 /// are persistent, and how that operand was rounded.
 pub(super) fn beside(view: &View<'_>, kind: Kind, times: &[usize]) -> Vec<BufferId> {
     match (kind, times) {
-        (Kind::RectifiedNormBackward, [.., relu, time]) => {
+        (Kind::RectifiedNormBackward | Kind::NormToConvolutionBackward, [.., relu, time])
+            if any_op(view, *time).is_some_and(|(op, _)| *op == Op::BatchNormBackward) =>
+        {
             forward_of(view, *relu, *time).map_or(Vec::new(), |norm| vec![norm.inputs[2], norm.outputs[0]])
         }
         _ => Vec::new(),

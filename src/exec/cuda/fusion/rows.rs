@@ -7,7 +7,7 @@ use crate::exec::program::BufferId;
 use crate::graph::Op;
 
 impl View<'_> {
-    fn elements(&self, buffer: BufferId) -> usize {
+    pub(super) fn elements(&self, buffer: BufferId) -> usize {
         self.planned.program.buffers[buffer].elements
     }
 

@@ -11,12 +11,11 @@ using namespace channel_sums;
 
 // Joins what all threads found; see join_all.
 template <class How, class Finish>
-__device__ inline void join_strips(const Pairs<8>& own, const Strip& strip, i64 rows, i64 channels, i64 part, int lanes, Room room,
-                                   Finish finish) {
+__device__ inline void join_strips(const Pairs<8>& own, i64 rows, i64 channels, i64 part, int lanes, Room room, Finish finish) {
     constexpr int MOST_CHANNELS = 8 * MOST_LANES;
     __shared__ float firsts[MOST_LAST_LINES * MOST_CHANNELS], seconds[MOST_LAST_LINES * MOST_CHANNELS], counts[MOST_LAST_LINES];
     const Parts parts = {blockIdx.x, gridDim.x, blockIdx.y, rows, channels, part};
-    join_all<How>(own, strip.lane, lanes, Lines{firsts, seconds, counts, 8 * lanes}, parts, room, finish);
+    join_all<How>(own, lanes, Lines{firsts, seconds, counts, 8 * lanes}, parts, room, finish);
 }
 
 template <int FORMAT>
@@ -49,7 +48,7 @@ CHANNEL_KERNEL(batch_norm_statistics, 2, Tensor x, i64 rows, i64 channels, i64 p
     Pairs<8> found = nothing_found();
     with_format(x.format, [&](auto format) { add_moments<decltype(format)::format>(found, x, channels, strip); });
     const Statistics result = {rows, channels, epsilon, momentum, old_mean, old_variance, mean, rstd, new_mean, new_variance, own};
-    join_strips<AsMoments>(found, strip, rows, channels, part, lanes, {partials, done},
+    join_strips<AsMoments>(found, rows, channels, part, lanes, {partials, done},
                            [&](i64 channel, float average, float squares) { result.leave(channel, average, squares); });
 }
 
@@ -88,7 +87,7 @@ __device__ inline void gradient_sums(const Gradient& gradient, i64 rows, i64 cha
         add_gradients<decltype(format)::format>(found, gradient, normal, channels, strip);
     });
     const Factors result = {channels, gradient.rstd, dgamma, dbeta, own};
-    join_strips<AsSums>(found, strip, rows, channels, part, lanes, room,
+    join_strips<AsSums>(found, rows, channels, part, lanes, room,
                         [&](i64 channel, float product, float sum) { result.leave(channel, product, sum); });
 }
 

@@ -145,17 +145,22 @@ __device__ inline Pairs<8> from_below(const Pairs<8>& own, int distance) {
     return other;
 }
 
-// Joins the pairs of eight channels of all threads of a launch, of which `lanes` lie side by side and have channels 8·lane …;
-// finish(channel, first, second) is called once for each channel. All threads of the block call it.
-template <class How, class Finish>
-__device__ inline void join_all(Pairs<8> own, int lane, int lanes, const Lines& lines, const Parts& parts, Room room, Finish finish) {
-    const int thread = (int)threadIdx.x;
+// Joins the pairs of eight channels of the threads of a warp, of which `lanes` lie side by side and have channels 8·lane … behind `first`, in a line.
+template <class How>
+__device__ inline void join_warp(Pairs<8> own, int lanes, const Lines& lines, int line, int first) {
+    const int lane = (int)threadIdx.x % 32;
     for (int distance = 16; distance >= lanes; distance /= 2) How::join(own, from_below(own, distance));
-    if (thread % 32 < lanes) {
+    if (lane >= lanes) return;
 #pragma unroll
-        for (int c = 0; c < 8; c++) lines.put(thread / 32, lane * 8 + c, own.first[c], own.second[c]);
-        if (lane == 0) lines.rows[thread / 32] = own.rows;
-    }
+    for (int c = 0; c < 8; c++) lines.put(line, first + lane * 8 + c, own.first[c], own.second[c]);
+    if (lane == 0) lines.rows[line] = own.rows;
+}
+
+// The same of all threads of a launch, whose warps have the same channels; finish(channel, first, second) is called once for each channel.
+// All threads of the block call it.
+template <class How, class Finish>
+__device__ inline void join_all(const Pairs<8>& own, int lanes, const Lines& lines, const Parts& parts, Room room, Finish finish) {
+    join_warp<How>(own, lanes, lines, (int)threadIdx.x / 32, 0);
     __syncthreads();
     join_parts<How>(lines, CHANNEL_THREADS / 32, parts, room, finish);
 }

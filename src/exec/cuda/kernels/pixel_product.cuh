@@ -46,9 +46,11 @@ struct Operands {
     i64 part;
 
     __device__ inline i64 first_row() const { return blockIdx.y * part; }
+    // Tiles of so many rows in this part.
+    template <int TILE>
     __device__ inline int tiles() const {
         const i64 left = rows - first_row();
-        return (int)((left < part ? left : part) / ROWS);
+        return (int)((left < part ? left : part) / TILE);
     }
     template <int COLUMNS>
     __device__ inline int first_column() const {
@@ -113,10 +115,10 @@ __device__ inline void begin_step(float (&result)[COLUMNS / 8][4], const Pixels&
 #endif
 }
 
-// Rounds the results of a warp and puts them into their place.
-template <int FORMAT, int COLUMNS>
-__device__ inline void put(const float (&result)[COLUMNS / 8][4], const typename Shape<COLUMNS>::Results& place) {
-    const int row = warp_number() * 16, lane = lane_number();
+// Rounds the results of a warp and puts them into their place, whose rows begin there.
+template <int FORMAT, int COLUMNS, int PLACE_ROWS>
+__device__ inline void put(const float (&result)[COLUMNS / 8][4], const Tile<COLUMNS, PLACE_ROWS>& place, int row) {
+    const int lane = lane_number();
 #pragma unroll
     for (int tile = 0; tile < COLUMNS / 8; tile += 2) {
         u32 words[4];
@@ -152,7 +154,7 @@ template <int FORMAT, int COLUMNS, bool ROWS_ARE_K, int STAGES, typename Bring, 
 __device__ inline void over_rows(const Operands& operands, u16* shared, Bring bring, Work work) {
     typedef typename Filter<COLUMNS, ROWS_ARE_K>::Place Filter;
     constexpr int STAGE = Shape<COLUMNS>::STAGE;
-    const int each = operands.depth / DEPTH, tiles = operands.tiles(), steps = tiles * each;
+    const int each = operands.depth / DEPTH, tiles = operands.tiles<ROWS>(), steps = tiles * each;
     const i64 first = operands.first_row();
     // The next step to fetch.
     int fetched = 0, fetch_k = 0;
@@ -199,7 +201,7 @@ __device__ inline void over_rows(const Operands& operands, u16* shared, Bring br
         if (++k == each) {
             const typename Shape<COLUMNS>::Results results{pixels.data};
             meet<COLUMNS>();
-            put<FORMAT, COLUMNS>(result, results);
+            put<FORMAT, COLUMNS>(result, results, warp_number() * 16);
             wait_groups<1>();
             const i64 next = row + ROWS;
             work(row, results, [&] {
@@ -221,7 +223,7 @@ __device__ inline void join_columns(const Pairs<8>& found, u16* shared, const Op
     static_assert(Shape<COLUMNS>::STAGE * 2 >= (2 * COLUMNS + 1) * MOST_LAST_LINES * 4, "lines fit into the memory of a step");
     float* memory = (float*)shared;
     const Lines lines = {memory, memory + MOST_LAST_LINES * COLUMNS, memory + 2 * MOST_LAST_LINES * COLUMNS, COLUMNS};
-    join_all<How>(found, Shape<COLUMNS>::lane(), Shape<COLUMNS>::LANES, lines, operands.parts(), room, finish);
+    join_all<How>(found, Shape<COLUMNS>::LANES, lines, operands.parts(), room, finish);
 }
 
 }  // namespace pixel_product

@@ -223,6 +223,12 @@ struct Tile {
         load_matrices(a, at(row + (lane & 15), k / 8 + (lane >> 4)));
     }
 
+    // The same of 16 columns, where rows are k.
+    __device__ inline void left_along_rows(u32 (&a)[4], int row, int column) const {
+        int lane = lane_number();
+        load_transposed(a, at(row + (lane & 7) + ((lane >> 4) << 3), column / 8 + ((lane >> 3) & 1)));
+    }
+
     // Rows as columns of a right operand: two times 8 rows × 16 k.
     __device__ inline void right(u32 (&b)[4], int row, int k) const {
         int lane = lane_number();

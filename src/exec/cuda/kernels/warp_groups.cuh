@@ -82,10 +82,10 @@ __device__ inline void wait_products() {
     asm volatile(GROUP_PRODUCT(n, type, "{" a0 ", " a1 ", " a2 ", " a3 "}", b ", p, 1, 1, " transposed, adds)               \
                  : ACCUMULATORS_##n                                                                                         \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"((int)sums), "n"(ROWS_ARE_K ? 1 : 0))
-#define LEFT_IN_MEMORY(n, type, a, b, adds, transposed)                                    \
-    asm volatile(GROUP_PRODUCT(n, type, a, b ", p, 1, 1, 0, " transposed, adds)            \
-                 : ACCUMULATORS_##n                                                        \
-                 : "l"(left), "l"(right), "r"((int)sums), "n"(ROWS_ARE_K ? 1 : 0))
+#define LEFT_IN_MEMORY(n, type, a, b, adds, left_transposed, transposed)                                       \
+    asm volatile(GROUP_PRODUCT(n, type, a, b ", p, 1, 1, " left_transposed ", " transposed, adds)              \
+                 : ACCUMULATORS_##n                                                                            \
+                 : "l"(left), "l"(right), "r"((int)sums), "n"(LEFT_ROWS_ARE_K ? 1 : 0), "n"(ROWS_ARE_K ? 1 : 0))
 
 // c[16 × N of each warp] = a · b, added to c if it sums. Columns of b are rows of its matrix in memory, unless rows are k.
 template <int FORMAT, int N, bool ROWS_ARE_K>
@@ -99,18 +99,18 @@ __device__ inline void multiply_group(float (&c)[N / 8][4], const u32 (&a)[4], D
     if constexpr (N == 16 && FORMAT == BF16) LEFT_IN_REGISTERS(16, "bf16", "%8", "%9", "%10", "%11", "%12", "%13", "%14");
 }
 
-// The same with a in shared memory: 64 rows for the group.
-template <int FORMAT, int N, bool ROWS_ARE_K = false>
+// The same with a in shared memory: 64 rows for the group, which are columns of its matrix in memory if rows are k.
+template <int FORMAT, int N, bool ROWS_ARE_K = false, bool LEFT_ROWS_ARE_K = false>
 __device__ inline void multiply_shared(float (&c)[N / 8][4], Described left, Described right, bool sums) {
     static_assert(N == 16 || N == 32 || N == 64 || N == 128, "there are instructions for these");
-    if constexpr (N == 128 && FORMAT == F16) LEFT_IN_MEMORY(128, "f16", "%64", "%65", "%66", "%67");
-    if constexpr (N == 128 && FORMAT == BF16) LEFT_IN_MEMORY(128, "bf16", "%64", "%65", "%66", "%67");
-    if constexpr (N == 64 && FORMAT == F16) LEFT_IN_MEMORY(64, "f16", "%32", "%33", "%34", "%35");
-    if constexpr (N == 64 && FORMAT == BF16) LEFT_IN_MEMORY(64, "bf16", "%32", "%33", "%34", "%35");
-    if constexpr (N == 32 && FORMAT == F16) LEFT_IN_MEMORY(32, "f16", "%16", "%17", "%18", "%19");
-    if constexpr (N == 32 && FORMAT == BF16) LEFT_IN_MEMORY(32, "bf16", "%16", "%17", "%18", "%19");
-    if constexpr (N == 16 && FORMAT == F16) LEFT_IN_MEMORY(16, "f16", "%8", "%9", "%10", "%11");
-    if constexpr (N == 16 && FORMAT == BF16) LEFT_IN_MEMORY(16, "bf16", "%8", "%9", "%10", "%11");
+    if constexpr (N == 128 && FORMAT == F16) LEFT_IN_MEMORY(128, "f16", "%64", "%65", "%66", "%67", "%68");
+    if constexpr (N == 128 && FORMAT == BF16) LEFT_IN_MEMORY(128, "bf16", "%64", "%65", "%66", "%67", "%68");
+    if constexpr (N == 64 && FORMAT == F16) LEFT_IN_MEMORY(64, "f16", "%32", "%33", "%34", "%35", "%36");
+    if constexpr (N == 64 && FORMAT == BF16) LEFT_IN_MEMORY(64, "bf16", "%32", "%33", "%34", "%35", "%36");
+    if constexpr (N == 32 && FORMAT == F16) LEFT_IN_MEMORY(32, "f16", "%16", "%17", "%18", "%19", "%20");
+    if constexpr (N == 32 && FORMAT == BF16) LEFT_IN_MEMORY(32, "bf16", "%16", "%17", "%18", "%19", "%20");
+    if constexpr (N == 16 && FORMAT == F16) LEFT_IN_MEMORY(16, "f16", "%8", "%9", "%10", "%11", "%12");
+    if constexpr (N == 16 && FORMAT == BF16) LEFT_IN_MEMORY(16, "bf16", "%8", "%9", "%10", "%11", "%12");
 }
 
 #else

@@ -294,7 +294,7 @@ fn fused_attention_in_parts_of_rows_has_the_same_bits() {
             ([2, 33, 33, 2, 32], true, 0.25, Some([2, 2, 33, 33]), false),
         ] {
             for case in &mut cases_of(&Variant { sizes, causal, p, bias, mask, dtype, special: false }) {
-                for mut device in devices().into_iter().filter(|device| device.has_tensor_cores()) {
+                for mut device in devices().into_iter().filter(|device| device.units().tensor_cores) {
                     in_parts(case);
                     let found = case.found(&mut *device, Arithmetic::Device).expect("a kernel");
                     let whole = std::mem::take(&mut case.result_parts);
@@ -333,7 +333,7 @@ fn fused_attention_is_near_the_portable_one() {
         ] {
             let variant = Variant { sizes, causal, p, bias, mask, dtype, special: false };
             for case in cases_of(&variant) {
-                for mut device in devices().into_iter().filter(|device| device.has_tensor_cores()) {
+                for mut device in devices().into_iter().filter(|device| device.units().tensor_cores) {
                     let found = case.found(&mut *device, Arithmetic::Device).expect("a kernel");
                     for (index, (expected, found)) in case.expected().iter().zip(&found).enumerate() {
                         let elements = case.outputs[index].elements();

@@ -71,7 +71,7 @@ impl Chain<'_> {
                 inputs,
                 outputs,
                 arithmetic,
-                tensor_cores: device.has_tensor_cores(),
+                units: device.units(),
                 seed: 42,
                 position: nowhere,
                 culprit: nowhere,

@@ -1,5 +1,6 @@
 //! Convolutions, forward and backward.
 
+use super::super::dispatch::Units;
 use super::super::dispatch::image::{tiled_forward, tiled_input, tiled_weight};
 use super::super::dispatch::products::TILES;
 use super::*;
@@ -187,7 +188,7 @@ fn the_library_is_asked_for_what_tensor_cores_take_whole() {
                     inputs: &inputs,
                     outputs: &outputs,
                     arithmetic,
-                    tensor_cores: true,
+                    units: Units::HOPPER,
                     convolutions: &Convolutions::new(there),
                     seed: 0,
                     position: 0,

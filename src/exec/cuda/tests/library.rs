@@ -1,6 +1,7 @@
 //! What the steps of the library's models become: launches that copy or cast, and memory.
 
 use super::super::blueprint::{Bases, Blueprint};
+use super::super::dispatch::Units;
 use super::*;
 use crate::autodiff::compile;
 use crate::diag::{SourceMap, render_text};
@@ -29,8 +30,8 @@ fn step(model: &str, precision: &str, features: &Features, labels: LabelKind) ->
 /// How often each launch stands in a step under the guarantee `device`, and the bytes of its results.
 fn launches(step: &StepGraph) -> (BTreeMap<&'static str, usize>, usize) {
     let steps = [step.clone()];
-    let blueprint =
-        Blueprint::new(&steps, 0, Arithmetic::Device, true, Convolutions::new(true)).expect("kernels");
+    let blueprint = Blueprint::new(&steps, 0, Arithmetic::Device, Units::HOPPER, Convolutions::new(true))
+        .expect("kernels");
     let (placed, ..) = blueprint.lower(&steps, Bases::default()).expect("kernels");
     let mut counts = BTreeMap::new();
     for launch in placed[0][0].parts.iter().flat_map(|section| &section.launches) {

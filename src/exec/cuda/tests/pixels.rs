@@ -9,7 +9,7 @@ use crate::graph::Unary;
 const FORWARD: Op = Op::BatchNorm { eps: 1e-5, momentum: 0.1 };
 const CONVOLUTION: Op =
     Op::Conv2d { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1, bias: false };
-const INPUT_GRADIENT: Op =
+pub(super) const INPUT_GRADIENT: Op =
     Op::Conv2dBackwardInput { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 };
 
 /// Images, their height and width; input and output channels. Tiles of rows that blocks share, several steps of depth, several groups of
@@ -18,14 +18,14 @@ const SIZES: [[usize; 4]; 5] =
     [[2, 8, 64, 64], [1, 16, 192, 128], [6, 16, 64, 192], [2, 8, 72, 64], [3, 8, 128, 64]];
 
 /// A value of the chain: its shape, its format, and how far its numbers spread if they are given; 0 for positive ones.
-struct Given {
-    shape: Vec<usize>,
-    dtype: DType,
-    spread: Option<f32>,
+pub(super) struct Given {
+    pub(super) shape: Vec<usize>,
+    pub(super) dtype: DType,
+    pub(super) spread: Option<f32>,
 }
 
 /// The values of a chain, those that are given first.
-fn make(all: &[Given]) -> (Vec<Value>, Vec<Buffer>) {
+pub(super) fn make(all: &[Given]) -> (Vec<Value>, Vec<Buffer>) {
     let values = all
         .iter()
         .enumerate()
@@ -41,7 +41,7 @@ fn make(all: &[Given]) -> (Vec<Value>, Vec<Buffer>) {
 }
 
 /// Checks a group against its members; `sums` are results that add up as many numbers as there are rows.
-fn check(chain: &Chain<'_>, kind: Kind, sums: &[usize], rows: usize, what: &str) {
+pub(super) fn check(chain: &Chain<'_>, kind: Kind, sums: &[usize], rows: usize, what: &str) {
     for mut device in devices() {
         let alone = chain.run(&mut *device, None, Arithmetic::Portable);
         let together = chain.run(&mut *device, Some(kind), Arithmetic::Portable);

@@ -2,6 +2,7 @@
 
 use super::super::convolution::Shape;
 use super::super::device::Device;
+use super::super::dispatch::Units;
 use super::super::driver::Driver;
 use super::super::launch::Launch;
 use super::super::tuning::Asked;
@@ -90,8 +91,8 @@ impl Device for Shared {
         self.0.memory_in_use()
     }
 
-    fn has_tensor_cores(&self) -> bool {
-        self.0.has_tensor_cores()
+    fn units(&self) -> Units {
+        self.0.units()
     }
 
     fn has_convolutions(&self) -> bool {

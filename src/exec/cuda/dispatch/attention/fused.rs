@@ -55,7 +55,7 @@ pub fn takes(call: &Call<'_>, rule: &Rule<'_>, operands: &[Operand<'_>]) -> bool
     let dtype = rule.query.value.dtype;
     let alike = |operand: &Operand<'_>| operand.value.dtype == dtype && operand.tensor.format == dtype;
     call.arithmetic == Arithmetic::Device
-        && call.tensor_cores
+        && call.units.tensor_cores
         && name(&FORWARD, rule).is_some()
         && rule.attention.scale.is_finite()
         && rule.attention.scale > 0.0
