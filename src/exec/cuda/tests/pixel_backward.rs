@@ -84,7 +84,10 @@ fn gradients_go_on_to_a_convolution() {
                 let chain = Chain::of_images(&values, &given, links, beside, inner);
                 let rows = sizes[0] * SIDE * SIDE;
                 let what = format!("{what} chain {number}");
-                check(&chain, Kind::NormToConvolutionBackward, &[21, 22, 27, 28], rows, &what);
+                // Sums in another order leave dx, and so the inner sums, another rounding.
+                let sums: [&[usize]; 2] =
+                    if number == 4 { [&[21, 22], &[27, 28]] } else { [&[21, 22, 27, 28], &[]] };
+                check(&chain, Kind::NormToConvolutionBackward, sums, rows, &what);
             }
         }
     }
