@@ -146,6 +146,12 @@ impl Again {
         Ok(opened)
     }
 
+    /// Ends the use of it by a process that ends: what is in memory goes with the process, without being given back piece by piece.
+    pub fn leave(self) {
+        let Self { record, ready, .. } = self;
+        std::mem::forget((record, ready));
+    }
+
     /// Compares a state with its digest where it is there: no step begins with the last one, so that nothing else would read it.
     pub fn check(&self, (file, digest): &(String, crate::digest::Digest)) -> Result<(), Failure> {
         match store::check_file(&self.folder.join(file), *digest) {

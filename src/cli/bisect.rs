@@ -13,6 +13,7 @@ use crate::diff::diff_records;
 use crate::exec::backend::Backend;
 use crate::exec::bisect::{Kernels, Looking};
 use crate::exec::clock::Stopwatch;
+use crate::exec::cpu::heap;
 use crate::exec::evaluate;
 use crate::exec::fault::ExecFault;
 use crate::exec::keep::is_state;
@@ -34,6 +35,7 @@ mod tests;
 /// Runs the command.
 pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
+    heap::in_one_piece();
     let against = arguments.against.as_deref().map(kernels).transpose()?;
     let new = arguments.new.as_ref().map(|path| {
         runs::record_path(path)
@@ -53,13 +55,14 @@ pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
     let new = read.zip(new.map(|path| pipeline::folder_of(&path).to_owned()));
     let record = new.as_ref().map(|(record, _)| record);
     let search = |again: &Again| Search { again, new: record, against, machine, ui }.run(arguments.step);
-    let mut bisection = search(&again);
+    let mut outcome = search(&again);
     // A step of the record cannot come of other numbers than the run had. Where none came, the data may be why.
-    let is_of_the_record = bisection.as_ref().is_ok_and(Bisection::is_of_the_record);
+    let is_of_the_record = outcome.as_ref().is_ok_and(|(bisection, _)| bisection.is_of_the_record());
     if !is_of_the_record && again.read_all(ui)? {
-        bisection = search(&again);
+        drop(outcome);
+        outcome = search(&again);
     }
-    let bisection = bisection?;
+    let (bisection, opened) = outcome?;
     if bisection.op.is_none() && arguments.step.is_none() {
         // Numbers that agree say nothing of the files that the records name beside them.
         whole(&again.record, &again.folder)?;
@@ -72,6 +75,9 @@ pub fn run(arguments: &BisectArguments, ui: &Ui) -> Result<Exit, Failure> {
     } else {
         ui.data(&bisection::text(&bisection, ui.data_color()));
     }
+    // The process ends, and its memory with it; to give that back buffer by buffer takes longer than a step.
+    std::mem::forget(opened);
+    again.leave();
     Ok(match (&bisection.op, &bisection.reason) {
         (Some(_), _) => Exit::No,
         (None, Some(_)) => Exit::Inconclusive,
@@ -110,13 +116,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(&self, asked: Option<u64>) -> Result<Bisection, Failure> {
+    /// The answer, and the engine that was looked into last.
+    fn run(&self, asked: Option<u64>) -> Result<(Bisection, Option<Opened>), Failure> {
         let mut answer = Bisection::of(self.again.record.started.run_id);
         let [left, right] = self.sides();
         answer.asked = asked.is_some();
         if asked.is_none() && self.again.record.last_step() == 0 {
             answer.reason = Some("the record has no step, so nothing was compared".to_owned());
-            return Ok(answer);
+            return Ok((answer, None));
         }
         let place = match (asked, self.new) {
             (Some(step), _) if (1..=self.again.record.last_step()).contains(&step) => {
@@ -131,26 +138,27 @@ impl Search<'_> {
             }
             (None, Some(new)) => match self.recorded_difference(new, &mut answer)? {
                 Some(place) => place,
-                None => return Ok(answer),
+                None => return Ok((answer, None)),
             },
             (None, None) => match self.search_difference(right)? {
                 Some(place) => place,
-                None => return Ok(answer),
+                None => return Ok((answer, None)),
             },
         };
         answer.step = Some(place.step);
         answer.event = Some(if place.evaluation { "evaluation" } else { "step" }.to_owned());
-        self.look(place, left, right, &mut answer)?;
+        let mut opened = self.look(place, left, right, &mut answer)?;
         // A step that somebody asked for is all that he asked for; one that this machine does not get to tells nothing of those before.
         let looked =
             answer.op.is_none() && answer.calls > 0 && answer.sides.iter().any(|side| !side.gives.is_empty());
         if looked && asked.is_none() && place.done() > 0 {
+            drop(opened.take());
             self.look_back(place, [left, right], &mut answer)?;
         }
         if answer.op.is_some() {
             answer.reason = None;
         }
-        Ok(answer)
+        Ok((answer, opened))
     }
 
     /// The kernels of both sides: those of the records, where this machine has them, and those that were asked for.
@@ -247,9 +255,15 @@ impl Search<'_> {
         answer: &mut Bisection,
     ) -> Result<Option<(Opened, Option<Mapped>)>, Failure> {
         let before = place.done();
-        let mut opened = self.again.open(&self.machine_of(left), self.ui)?;
+        // The digest of a state takes as long as an engine to make.
+        let (state, opened) = std::thread::scope(|scope| {
+            let state = scope.spawn(|| nearest_state(&self.again.record, &self.again.folder, before));
+            let opened = self.again.open(&self.machine_of(left), self.ui);
+            (state.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), opened)
+        });
+        let mut opened = opened?;
         let engine = &mut *opened.backend;
-        let (from, kept) = self.restore_nearest(engine, before)?;
+        let (from, kept) = self.restore(engine, state?)?;
         answer.from = Some(from);
         self.ui.status("Repeating", &format!("steps {} to {before}", from + 1));
         // The evaluation of the last step belongs to what is looked for.
@@ -270,27 +284,15 @@ impl Search<'_> {
         Ok(Some((opened, kept.filter(|_| from == before))))
     }
 
-    /// Puts the last state up to a step into an engine; its step and file, 0 where none is here. A state that is damaged ends the search,
-    /// for what it did to the run is not known.
-    fn restore_nearest(
+    /// Puts a state into an engine, if one is there; its step and file, 0 where none is.
+    fn restore(
         &self,
         engine: &mut dyn Backend,
-        before: u64,
+        state: Option<(u64, Mapped)>,
     ) -> Result<(u64, Option<Mapped>), Failure> {
-        let record = &self.again.record;
-        let states: Vec<_> =
-            record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before).collect();
-        for state in states.into_iter().rev() {
-            match store::checked_file(&self.again.folder.join(&state.file), state.digest) {
-                Err(StoreError::Missing { .. }) => {}
-                Err(fault) => return Err(runs::checkpoint_failure(fault)),
-                Ok(file) => {
-                    state::restore(engine, &file, &record.started.run_id)?;
-                    return Ok((state.step, Some(file)));
-                }
-            }
-        }
-        Ok((0, None))
+        let Some((step, file)) = state else { return Ok((0, None)) };
+        state::restore(engine, &file, &self.again.record.started.run_id)?;
+        Ok((step, Some(file)))
     }
 
     fn differs(&self, event: &Event) -> Option<Place> {
@@ -300,15 +302,15 @@ impl Search<'_> {
         compared.place
     }
 
-    /// Runs the step, or its evaluations, op by op on both sides.
+    /// Runs the step, or its evaluations, op by op on both sides; the engine that did.
     fn look(
         &self,
         place: Place,
         left: Kernels,
         right: Kernels,
         answer: &mut Bisection,
-    ) -> Result<(), Failure> {
-        let Some((mut opened, kept)) = self.approach(place, left, answer)? else { return Ok(()) };
+    ) -> Result<Option<Opened>, Failure> {
+        let Some((mut opened, kept)) = self.approach(place, left, answer)? else { return Ok(None) };
         let engine = &mut *opened.backend;
         let values = if kept.is_none() { state::persistent(engine)? } else { Vec::new() };
         let looking = Looking::into(engine, right).ok_or_else(not_seen)?;
@@ -338,7 +340,7 @@ impl Search<'_> {
         if answer.op.is_none() {
             answer.reason = self.without_op(answer);
         }
-        Ok(())
+        Ok(Some(opened))
     }
 
     /// Why no op is named; `None` where both sides were compared in the step that is recorded, and nothing differs.
@@ -390,6 +392,20 @@ impl Search<'_> {
         }
         gives
     }
+}
+
+/// The last state up to a step that is here, with its step. One that is damaged ends the search, for what it did to the run is not known.
+fn nearest_state(record: &Record, folder: &Utf8Path, before: u64) -> Result<Option<(u64, Mapped)>, Failure> {
+    let states: Vec<_> =
+        record.checkpoints().filter(|state| is_state(&state.file) && state.step <= before).collect();
+    for state in states.into_iter().rev() {
+        match store::checked_file(&folder.join(&state.file), state.digest) {
+            Err(StoreError::Missing { .. }) => {}
+            Err(fault) => return Err(runs::checkpoint_failure(fault)),
+            Ok(file) => return Ok(Some((state.step, file))),
+        }
+    }
+    Ok(None)
 }
 
 /// The instruction set that was asked for, or that a record says, where this machine has it.

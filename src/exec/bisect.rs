@@ -269,10 +269,7 @@ impl Tap for OpByOp {
 /// Copies a buffer into the memory of another one.
 fn copy(from: &Buffer, target: &mut Buffer) {
     match (from, target) {
-        (Buffer::Float(from), Buffer::Float(target)) => {
-            target.clear();
-            target.extend_from_slice(from);
-        }
+        (Buffer::Float(from), Buffer::Float(target)) => target.copy_from(from),
         (from, target) => *target = from.clone(),
     }
 }
@@ -288,7 +285,7 @@ fn same_bits(pair: [&Buffer; 2], elements: usize) -> bool {
             true
         }
         [Buffer::Float(left), Buffer::Float(right)] => {
-            let both = left.iter().zip(right).take(elements);
+            let both = left.iter().zip(right.iter()).take(elements);
             both.fold(0, |differ, (left, right)| differ | (canonical_bits(*left) ^ canonical_bits(*right)))
                 == 0
         }

@@ -353,7 +353,7 @@ impl<'a> Feed<'a> {
 /// Copies examples into a batch.
 pub fn gather(split: &SplitView<'_>, indices: &[u32], draw: Draw) -> Batch {
     let buffer = |values| match values {
-        Values::Floats(values) => Buffer::Float(values),
+        Values::Floats(values) => Buffer::of(values),
         Values::Integers(values) => Buffer::Integer(values),
     };
     let gathered = split.gather(indices, draw);

@@ -34,7 +34,7 @@ impl Start {
         }
         for (name, shape) in shapes {
             if let Some(cell) = engine.cell(&name)? {
-                let values = Buffer::Float(cell.floats(shape.iter().product()).to_vec());
+                let values = Buffer::of(cell.floats(shape.iter().product()).to_vec());
                 start.add(&mut entries, &mut end, format!("start.{name}"), &shape, values);
             }
         }
@@ -92,7 +92,7 @@ mod tests {
     fn another_reader_finds_every_tensor() {
         let mut start = Start { header: Vec::new(), tensors: Vec::new() };
         let (mut entries, mut end) = (Map::new(), 0);
-        start.add(&mut entries, &mut end, "start.w".to_owned(), &[2, 1], Buffer::Float(vec![1.5, -2.0]));
+        start.add(&mut entries, &mut end, "start.w".to_owned(), &[2, 1], Buffer::of(vec![1.5, -2.0]));
         start.add(&mut entries, &mut end, "labels.0.0".to_owned(), &[3], Buffer::Integer(vec![7, 0, 9]));
         start.header = header(&Value::Object(entries));
         let file = start.parts().concat();

@@ -2,7 +2,7 @@
 //! what went wrong with them is seen when a later step uses them.
 
 use super::compared::Place;
-use super::{Bisection, Failure, Search, not_seen};
+use super::{Bisection, Failure, Search, nearest_state, not_seen};
 use crate::exec::bisect::{Kernels, Looking};
 use crate::exec::session::Feed;
 
@@ -18,7 +18,8 @@ impl Search<'_> {
         let done = place.done();
         let mut opened = self.again.open(&self.machine_of(left), self.ui)?;
         let engine = &mut *opened.backend;
-        let (from, _) = self.restore_nearest(engine, done.saturating_sub(1))?;
+        let state = nearest_state(&self.again.record, &self.again.folder, done.saturating_sub(1))?;
+        let (from, _) = self.restore(engine, state)?;
         if from == 0 {
             // What a run does before its first step.
             self.go(engine, 0..0)?;

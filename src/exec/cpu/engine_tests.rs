@@ -172,7 +172,7 @@ fn follow(name: &str, sample: &Sample, rate: f32, case: &serde_json::Value, slac
         };
         let features = match sample.features.tokens {
             Some(_) => Buffer::Integer(integers(&step["features"])),
-            None => Buffer::Float(floats(&step["features"])),
+            None => Buffer::of(floats(&step["features"])),
         };
         let batch = Batch { features, labels: Buffer::Integer(integers(&step["labels"])) };
         let result = engine.step(0, &[batch], number as u64, rate);

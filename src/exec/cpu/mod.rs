@@ -17,6 +17,7 @@ pub mod engine;
 mod engine_tests;
 pub mod fingerprint;
 pub mod group_norm;
+pub mod heap;
 #[cfg(test)]
 pub(crate) mod injected;
 #[cfg(test)]

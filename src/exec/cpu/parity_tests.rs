@@ -84,7 +84,7 @@ fn engine(sample: &Sample, start: &Value) -> Engine {
 
 fn batch(recorded: &Value) -> Batch {
     let labels = floats(&recorded["labels"]).into_iter().map(|label| label as i32).collect();
-    Batch { features: Buffer::Float(floats(&recorded["features"])), labels: Buffer::Integer(labels) }
+    Batch { features: Buffer::of(floats(&recorded["features"])), labels: Buffer::Integer(labels) }
 }
 
 /// What a format allows: a part of the largest number in f32, units in the last place of it in bf16.

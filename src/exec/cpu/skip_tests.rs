@@ -22,7 +22,7 @@ fn batch(sample: &Sample, number: u64) -> Batch {
     let (stream, elements) = (Stream::new(9, number), 4 * sample.features.shape.iter().product::<usize>());
     let features = (0..elements as u64).map(|element| stream.normal(0, element)).collect();
     let labels = (0..4).map(|row| (stream.word(50, row) % 3) as i32).collect();
-    Batch { features: Buffer::Float(features), labels: Buffer::Integer(labels) }
+    Batch { features: Buffer::of(features), labels: Buffer::Integer(labels) }
 }
 
 /// A row of 1e30, which f16 does not hold.
@@ -110,7 +110,7 @@ fn the_first_value_that_is_not_finite_is_named_with_its_layer() {
         let weight = format!("{layer}.weight");
         let kept = engine.cell(&weight).expect("a weight").clone();
         let mut huge = match &kept {
-            Buffer::Float(values) => values.clone(),
+            Buffer::Float(values) => values.to_vec(),
             Buffer::Integer(_) => Vec::new(),
         };
         huge.fill(60_000.0);

@@ -306,7 +306,7 @@ impl Backend for Engine {
         let Some((address, cell)) = self.place(name) else { return Ok(None) };
         let mut bytes = vec![0; cell.elements * 4];
         self.device.download(address, &mut bytes)?;
-        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::Float(floats(&bytes)) }))
+        Ok(Some(if cell.integer { Buffer::Integer(integers(&bytes)) } else { Buffer::of(floats(&bytes)) }))
     }
 
     fn is_integer(&mut self, name: &str) -> Result<Option<bool>, ExecFault> {

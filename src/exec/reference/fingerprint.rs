@@ -12,7 +12,9 @@ pub const BLOCK: usize = 1024;
 /// The seed of the keys: "amp".
 const SEED: u64 = 0x0061_6d70;
 
-/// The two sets of key words: words 0..1024 at step 0 of streams 1 and 2 under the seed 0x616d70.
+/// The two sets of key words: words 0..1024 at step 0 of streams 1 and 2 under the seed 0x616d70. They begin a line of a cache, for vectors
+/// of them are read all the time.
+#[repr(align(64))]
 pub struct Keys(pub [[u32; BLOCK]; 2]);
 
 impl Keys {

@@ -213,7 +213,7 @@ pub fn read_order(frame: &Frame) -> Option<Order> {
             while !content.is_empty() {
                 let name = content.text()?;
                 let buffer = match content.number()? {
-                    0 => Buffer::Float(content.floats()?),
+                    0 => Buffer::of(content.floats()?),
                     _ => Buffer::Integer(content.integers()?),
                 };
                 cells.push((name, buffer));

@@ -417,10 +417,8 @@ fn a_frame_is_whole_or_refused() {
 
 #[test]
 fn orders_arrive_as_they_were_given() {
-    let cells = vec![
-        ("w".to_owned(), Buffer::Float(vec![1.0, -2.0])),
-        ("step".to_owned(), Buffer::Integer(vec![-3])),
-    ];
+    let cells =
+        vec![("w".to_owned(), Buffer::of(vec![1.0, -2.0])), ("step".to_owned(), Buffer::Integer(vec![-3]))];
     let orders = [
         Order::State(cells),
         Order::State(Vec::new()),

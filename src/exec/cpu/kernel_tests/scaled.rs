@@ -30,7 +30,7 @@ fn value(shape: &[usize], dtype: DType) -> Value {
 
 /// Runs an op on every instruction set and by its reference, which all have the same bits; gives the results.
 fn run(op: &Op, inputs: &[(Value, Vec<f32>)], results: &[Value]) -> Vec<Vec<f32>> {
-    let buffers: Vec<Buffer> = inputs.iter().map(|(_, values)| Buffer::Float(values.clone())).collect();
+    let buffers: Vec<Buffer> = inputs.iter().map(|(_, values)| Buffer::of(values.clone())).collect();
     let operands: Vec<Operand<'_>> = inputs
         .iter()
         .zip(&buffers)

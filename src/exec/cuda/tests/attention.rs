@@ -11,7 +11,7 @@ fn floats(stream: u64, shape: &[usize], dtype: DType, special: bool) -> (Value, 
     let format = dtype.format().unwrap_or(Format::F32);
     let elements = shape.iter().product();
     let values = mixed(stream, elements, special).iter().map(|x| round(format, *x)).collect();
-    (value(shape, dtype), Buffer::Float(values))
+    (value(shape, dtype), Buffer::of(values))
 }
 
 /// The operands of a forward pass.
@@ -34,7 +34,7 @@ fn operands(
         // The first example attends to nothing, the third to nothing that comes late.
         let hides = |at: usize| at < s || at.is_multiple_of(3) || (at / s == 2 && at % s >= s / 3);
         let flags = (0..n * s).map(|at| if hides(at) { 0.0 } else { 1.0 }).collect();
-        operands.push((value(&[n, s], DType::F32), Buffer::Float(flags)));
+        operands.push((value(&[n, s], DType::F32), Buffer::of(flags)));
     }
     operands
 }
@@ -189,7 +189,7 @@ fn not_equal_to_a_value() {
     let integers = Buffer::Integer(vec![3, -1, 0, 7, 3]);
     let not = |operand| Case::new(Op::NotEqual { value: 3 }, vec![operand], vec![value(&[5], DType::F32)]);
     not((value(&[5], DType::I32), integers)).check("integers");
-    let numbers = Buffer::Float(vec![3.0, 3.5, f32::NAN, -0.0, f32::INFINITY]);
+    let numbers = Buffer::of(vec![3.0, 3.5, f32::NAN, -0.0, f32::INFINITY]);
     not((value(&[5], DType::F32), numbers)).check("floats");
 }
 
@@ -232,7 +232,7 @@ fn in_parts(case: &mut Case) {
 fn as_sums(case: &Case, results: Vec<Buffer>) -> Vec<Buffer> {
     let sum = |(index, result): (usize, Buffer)| match result {
         Buffer::Float(values) if case.result_parts.contains_key(&index) => {
-            Buffer::Float(values.into_iter().map(|x| x + 0.0).collect())
+            Buffer::Float(values.iter().map(|x| x + 0.0).collect())
         }
         other => other,
     };

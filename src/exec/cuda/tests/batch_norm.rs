@@ -19,7 +19,7 @@ fn numbers(stream: u64, shape: &[usize], dtype: DType, centre: f32) -> (Value, B
 fn positive(stream: u64, channels: usize) -> (Value, Buffer) {
     let numbers = cases::mixed(stream, channels, false);
     let numbers = numbers.into_iter().map(|x| x.abs() + 0.25).collect();
-    (value(&[channels], DType::F32), Buffer::Float(numbers))
+    (value(&[channels], DType::F32), Buffer::of(numbers))
 }
 
 /// Means and variances far apart, one row, several parts of several groups of rows, side by side.
@@ -240,9 +240,9 @@ fn gradients_of_a_relu_of_normalised_values_have_the_bits_of_each_alone() {
                     given[4].floats(channels).iter().map(|rstd| 1.0 / (rstd * rstd)).collect();
                 // What inference makes of the variance is what backward gets.
                 let rstd = variance.iter().map(|variance| 1.0 / variance.sqrt()).collect();
-                given[4] = Buffer::Float(rstd);
+                given[4] = Buffer::of(rstd);
                 given.extend((6..12).map(|index| Buffer::zeros(values[index].elements(), false)));
-                given.push(Buffer::Float(variance));
+                given.push(Buffer::of(variance));
                 let links: &[Link<'_>] = &[
                     (Op::BatchNormInference { eps: 0.0 }, &[0, 1, 2, 3, 12], &[6]),
                     (relu.clone(), &[6], &[7]),

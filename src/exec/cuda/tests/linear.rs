@@ -10,7 +10,7 @@ fn operand(stream: u64, shape: &[usize], dtype: DType) -> (Value, Buffer) {
     let value = value(shape, dtype);
     let values = cases::mixed(stream, value.elements(), true);
     let values = values.iter().map(|x| round(dtype.format().unwrap_or(Format::F32), *x)).collect();
-    (value, Buffer::Float(values))
+    (value, Buffer::of(values))
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn tiles_of_all_sizes_give_the_same_bits() {
                 };
             let op = Product { a, b, y, rows, columns, depth, batch, alpha: 0.3, beta: 0.0 };
             let floats = |buffer: &Buffer| match buffer {
-                Buffer::Float(values) => values.clone(),
+                Buffer::Float(values) => values.to_vec(),
                 Buffer::Integer(_) => Vec::new(),
             };
             let (left, right, bias_values) = (floats(&a_values), floats(&b_values), floats(&bias_values));

@@ -16,7 +16,7 @@ fn values([rows, classes]: [usize; 2], dtype: DType) -> (Vec<Value>, Vec<Buffer>
     let given = vec![
         Buffer::Float(logits.into_iter().map(|x| round(format, x)).collect()),
         Buffer::Integer(labels),
-        Buffer::Float(vec![3.0]),
+        Buffer::of(vec![3.0]),
     ];
     let wide = || value(&[rows, classes], dtype);
     let values = vec![

@@ -46,8 +46,8 @@ fn gelu_of_halves_is_near() {
             let shape = [numbers.len()];
             let slopes =
                 cases::mixed(3, numbers.len(), false).into_iter().map(|x| round(format, x)).collect();
-            let x = || (value(&shape, dtype), Buffer::Float(numbers.clone()));
-            let dy = (value(&shape, dtype), Buffer::Float(slopes));
+            let x = || (value(&shape, dtype), Buffer::of(numbers.clone()));
+            let dy = (value(&shape, dtype), Buffer::of(slopes));
             for kind in [Unary::Gelu, Unary::GeluTanh] {
                 let forward = Case::new(Op::Unary(kind), vec![x()], vec![value(&shape, dtype)]);
                 let operands = vec![dy.clone(), x()];
@@ -87,7 +87,7 @@ fn cross_entropy_of_long_rows_is_near() {
                     let (count, lse) = (expected[2].clone(), expected[1].clone());
                     // Rows whose log-sum-exp is no number have no gradient that is one; a finite one for others.
                     let inputs = vec![
-                        (scalar(), Buffer::Float(vec![3.0])),
+                        (scalar(), Buffer::of(vec![3.0])),
                         given(),
                         labels(),
                         (value(&[rows], DType::F32), lse),

@@ -16,7 +16,7 @@ const FORMATS: [(DType, DType); 6] = [
 /// Normal and special numbers of a shape.
 pub fn floats(stream: u64, shape: &[usize]) -> (Value, Buffer) {
     let numbers = cases::mixed(stream, shape.iter().product(), true);
-    (value(shape, DType::F32), Buffer::Float(numbers))
+    (value(shape, DType::F32), Buffer::of(numbers))
 }
 
 /// Indices of a shape, of which some lie outside of 0..range.

@@ -19,14 +19,14 @@ fn numbers(stream: u64, shape: &[usize], dtype: DType, special: bool) -> (Value,
     let value = value(shape, dtype);
     let values = cases::mixed(stream, value.elements(), special).into_iter().map(|x| round(format, x));
     let values = values.collect();
-    (value, Buffer::Float(values))
+    (value, Buffer::of(values))
 }
 
 /// Numbers that are not negative: variances, reciprocal deviations.
 fn positive(stream: u64, shape: &[usize]) -> (Value, Buffer) {
     let (value, buffer) = numbers(stream, shape, DType::F32, false);
     let values = buffer.floats(value.elements()).iter().map(|x| x.abs()).collect();
-    (value, Buffer::Float(values))
+    (value, Buffer::of(values))
 }
 
 fn integers(shape: &[usize], values: Vec<i32>) -> (Value, Buffer) {
@@ -253,7 +253,7 @@ fn cross_entropy_of_rows() {
                     numbers(1, &shape, dtype, special),
                     labels(),
                     numbers(4, &row, DType::F32, false),
-                    (scalar(), Buffer::Float(vec![count as f32])),
+                    (scalar(), Buffer::of(vec![count as f32])),
                 ];
                 let op = Op::CrossEntropyBackward { label_smoothing, ignore_index };
                 Case::new(op, operands, vec![value(&shape, dtype)])
@@ -285,13 +285,8 @@ fn labels_that_are_no_class_give_nan() {
     Case::new(op, vec![logits(), labels()], results).check("forward");
     let op = Op::CrossEntropyBackward { label_smoothing: rule.0, ignore_index: rule.1 };
     let lse = numbers(2, &[4], DType::F32, false);
-    let operands = vec![
-        numbers(3, &[], DType::F32, false),
-        logits(),
-        labels(),
-        lse,
-        (scalar(), Buffer::Float(vec![3.0])),
-    ];
+    let operands =
+        vec![numbers(3, &[], DType::F32, false), logits(), labels(), lse, (scalar(), Buffer::of(vec![3.0]))];
     Case::new(op, operands, vec![value(&[4, 3], DType::F32)]).check("backward");
 }
 
@@ -315,7 +310,7 @@ fn mean_squared_error_and_the_seed() {
         };
         in_formats(&what, backward, (1, 2));
     }
-    let scale = (value(&[], DType::F32), Buffer::Float(vec![65_536.0]));
+    let scale = (value(&[], DType::F32), Buffer::of(vec![65_536.0]));
     Case::new(Op::LossGradient { accumulate: 3 }, vec![scale], vec![value(&[], DType::F32)])
         .check("the seed");
 }

@@ -19,14 +19,14 @@ pub(super) fn batch(sample: &Sample, number: u64) -> Batch {
     let elements = 4 * sample.features.shape.iter().product::<usize>();
     let features = match sample.features.tokens {
         Some(tokens) => Buffer::Integer(cases::below(number, elements, tokens as u32)),
-        None => Buffer::Float(cases::mixed(number, elements, false)),
+        None => Buffer::of(cases::mixed(number, elements, false)),
     };
     let labels = match &sample.labels {
         LabelKind::ClassIndex { classes, .. } => {
             Buffer::Integer(cases::below(100 + number, 4, classes.unwrap_or(2) as u32))
         }
         LabelKind::Target(shape) => {
-            Buffer::Float(cases::mixed(100 + number, 4 * shape.iter().product::<usize>(), false))
+            Buffer::of(cases::mixed(100 + number, 4 * shape.iter().product::<usize>(), false))
         }
     };
     Batch { features, labels }
@@ -87,7 +87,7 @@ fn each_instruction(sample: &Sample, step: &StepGraph, mut see: impl FnMut(Seen)
         }
     }
     if let Some(buffer) = program.buffer_of(step.learning_rate) {
-        memory[program.owner(buffer)] = Buffer::Float(vec![0.001]);
+        memory[program.owner(buffer)] = Buffer::of(vec![0.001]);
     }
     for instruction in &program.instructions {
         let edge = |buffer: &usize| {

@@ -6,7 +6,7 @@ use crate::plan::Recipe;
 const EIGHTS: [Format; 2] = [Format::E4m3, Format::E5m2];
 
 fn scalar(number: f32) -> (Value, Buffer) {
-    (value(&[], DType::F32), Buffer::Float(vec![number]))
+    (value(&[], DType::F32), Buffer::of(vec![number]))
 }
 
 /// Numbers rounded to a format.
@@ -14,7 +14,7 @@ fn operand(stream: u64, shape: &[usize], dtype: DType, special: bool) -> (Value,
     let value = value(shape, dtype);
     let values = cases::mixed(stream, value.elements(), special).into_iter();
     let values = values.map(|x| round(dtype.format().expect("a float"), x * 20.0)).collect();
-    (value, Buffer::Float(values))
+    (value, Buffer::of(values))
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn scales_and_histories_have_the_bits_of_the_cpu() {
             let history = |length: usize| {
                 let mut values: Vec<f32> = (0..length).map(|place| place as f32 * most / 1e4).collect();
                 values[length / 2] = most;
-                (value(&[length], DType::F32), Buffer::Float(values))
+                (value(&[length], DType::F32), Buffer::of(values))
             };
             let scalars = vec![value(&[], DType::F32); 2];
             for length in [1, 5, 1024] {

@@ -76,7 +76,7 @@ fn relayouts_of_all_sizes() {
                         let address = device.allocate((elements * 4).max(16)).expect("memory");
                         Tensor { address, format }
                     });
-                    let bytes = to_bytes(&Buffer::Float(from.clone()), format);
+                    let bytes = to_bytes(&Buffer::of(from.clone()), format);
                     device.upload(source.address, &bytes).expect("an upload");
                     let mut probe = Launches::new(0, 0);
                     let operands = [source, target].map(|tensor| Operand::new(tensor, &described));
@@ -89,7 +89,7 @@ fn relayouts_of_all_sizes() {
                     let found = from_device(&mut *device, target, &described);
                     let rounded: Vec<f32> =
                         to.iter().map(|x| round(format.format().expect("a float"), *x)).collect();
-                    assert_eq!(found, Buffer::Float(rounded), "{shape:?} {format:?} {to_last}");
+                    assert_eq!(found, Buffer::of(rounded), "{shape:?} {format:?} {to_last}");
                 }
             }
         }

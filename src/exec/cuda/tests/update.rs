@@ -8,7 +8,7 @@ use crate::graph::{ScaleGuard, Stored};
 use crate::plan::Optimizer;
 
 fn scalar(number: f32) -> (Value, Buffer) {
-    (value(&[], DType::F32), Buffer::Float(vec![number]))
+    (value(&[], DType::F32), Buffer::of(vec![number]))
 }
 
 fn integer(number: i32) -> (Value, Buffer) {
@@ -17,7 +17,7 @@ fn integer(number: i32) -> (Value, Buffer) {
 
 /// Numbers without special ones.
 fn plain(stream: u64, shape: &[usize]) -> (Value, Buffer) {
-    (value(shape, DType::F32), Buffer::Float(cases::mixed(stream, shape.iter().product(), false)))
+    (value(shape, DType::F32), Buffer::of(cases::mixed(stream, shape.iter().product(), false)))
 }
 
 /// An op whose results are these operands, written in place.
@@ -89,7 +89,7 @@ fn gradients_are_unscaled_as_they_are_read() {
                     inputs.extend((0..states).map(|state| {
                         let (value, numbers) = plain(3 + state, &[5003]);
                         let numbers = numbers.floats(5003).iter().map(|x| x.abs()).collect();
-                        (value, Buffer::Float(numbers))
+                        (value, Buffer::of(numbers))
                     }));
                     let places: Vec<usize> =
                         std::iter::once(0).chain(first..first + states as usize).collect();
@@ -250,7 +250,7 @@ fn parameters_are_stored_rounded() {
 #[test]
 fn unscaling_finds_what_overflows_by_it() {
     for after in [false, true] {
-        let gradient = (value(&[3], DType::F32), Buffer::Float(vec![1.0, 3e38, -2.0]));
+        let gradient = (value(&[3], DType::F32), Buffer::of(vec![1.0, 3e38, -2.0]));
         let inputs = vec![scalar(0.25), gradient];
         let outputs = vec![value(&[], DType::F32), inputs[1].0.clone()];
         let mut case = Case::new(Op::Unscale { after }, inputs, outputs);
@@ -273,7 +273,7 @@ fn fingerprints() {
             let values = cases::mixed(9, elements, true);
             crate::exec::reference::fingerprint::fingerprint(&keys, &values, &mut expected);
             let at = device.allocate(elements * 4).expect("memory");
-            device.upload(at, &to_bytes(&Buffer::Float(values), DType::F32)).expect("an upload");
+            device.upload(at, &to_bytes(&Buffer::of(values), DType::F32)).expect("an upload");
             tensors.push((at, elements));
         }
         let out = device.allocate(expected.len()).expect("memory");

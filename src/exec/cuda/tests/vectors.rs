@@ -259,7 +259,7 @@ impl Vector {
             let images = if convolved { 1 } else { self.inputs.len() };
             for (value, buffer) in self.inputs.iter_mut().take(images).chain(&mut self.outputs) {
                 *buffer = match buffer {
-                    Buffer::Float(pixels) => Buffer::Float(channels_last(&value.shape, pixels)),
+                    Buffer::Float(pixels) => Buffer::of(channels_last(&value.shape, pixels)),
                     Buffer::Integer(pixels) => Buffer::Integer(channels_last(&value.shape, pixels)),
                 };
             }
@@ -410,11 +410,8 @@ fn functions_formats_and_powers_have_the_bits_of_the_vectors() {
             _ => DType::Tf32,
         };
         let shape = [x.len()];
-        let case = Case::new(
-            Op::Cast,
-            vec![(value(&shape, DType::F32), Buffer::Float(x))],
-            vec![value(&shape, dtype)],
-        );
+        let case =
+            Case::new(Op::Cast, vec![(value(&shape, DType::F32), Buffer::of(x))], vec![value(&shape, dtype)]);
         let expected = [Buffer::Float(y.into_iter().map(f32::from_bits).collect())];
         for mut device in devices() {
             let found = case.found(&mut *device, Arithmetic::Portable).expect("a kernel");
