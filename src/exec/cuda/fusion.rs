@@ -37,8 +37,8 @@ pub enum Kind {
     /// The gradient of a convolution's input if there is one, of a ReLU of normalised values, and of the normalisation; beside them stand β
     /// and what was normalised.
     RectifiedNormBackward,
-    /// Those of `NormBackward`, or the gradient of a normalisation alone; both gradients of the convolution by a filter of one pixel before it, the filter's
-    /// first; behind that of the input those of `RectifiedNormBackward` if they follow, with what stands beside them.
+    /// Those of `NormBackward`, or the gradient of a normalisation alone; both gradients of the convolution by a filter of one pixel before it, the input's
+    /// first; behind it those of `RectifiedNormBackward` if they follow, with what stands beside them.
     NormToConvolutionBackward,
     /// A sum, the norm of it, a cast of that; without the first or the last.
     ResidualNorm,

@@ -105,13 +105,12 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// What [`backward`] does, or a normalisation's gradient alone; then both gradients of the convolution before it, the filter's first, and with
+/// What [`backward`] does, or a normalisation's gradient alone; then both gradients of the convolution before it, the input's first, and with
 /// `beside` those of a ReLU and of the normalisation before that. The gradient of the convolution's result has no memory of its own.
 pub fn backward_to_convolution(calls: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launches) -> bool {
     let Some(end) = calls.iter().position(|call| *call.op == Op::BatchNormBackward) else { return false };
     let (first, rest) = calls.split_at(end + 1);
-    let (Some(outer), [weight, onward @ ..]) = (Chain::of(first), rest) else { return false };
-    let Some(input) = onward.first() else { return false };
+    let (Some(outer), [input, weight, onward @ ..]) = (Chain::of(first), rest) else { return false };
     let [x, gamma, mean, rstd] = [1, 2, 3, 4].map(|index| outer.norm.input(index));
     let dx = outer.norm.outputs[0];
     let inner = inner_of(onward, beside, launches);
@@ -137,7 +136,7 @@ pub fn backward_to_convolution(calls: &[Call<'_>], beside: &[Operand<'_>], launc
 
 /// The normalisation at the end of a chain behind a convolution's gradient, if the chain goes on to one.
 fn inner_of(onward: &[Call<'_>], beside: &[Operand<'_>], launches: &mut Launches) -> Option<Inner> {
-    let ([_, relu, norm], [beta, normal]) = (onward, beside) else { return None };
+    let ([relu, norm], [beta, normal]) = (onward, beside) else { return None };
     let [x, gamma, mean, rstd] = [1, 2, 3, 4].map(|index| norm.input(index));
     let [dx, dgamma, dbeta] = [0, 1, 2].map(|index| norm.output(index));
     Some(Inner {
@@ -167,7 +166,7 @@ fn one_by_one(
     let input = Call { inputs: &input_inputs, ..*input };
     done && image::run(&Call { inputs: &weight_inputs, ..*weight }, launches)
         && match onward {
-            [_, relu, norm] => backward(&[input, *relu, *norm], beside, launches),
+            [relu, norm] => backward(&[input, *relu, *norm], beside, launches),
             _ => image::run(&input, launches),
         }
 }

@@ -22,7 +22,7 @@ const RECTIFIED: Kernel = Kernel {
     names: ["pixel_backward_rectified_f16", "pixel_backward_rectified_bf16"],
     columns: COLUMNS,
     threads: 512,
-    shared: 202_752,
+    shared: 219_136,
     blocks: ONE,
     depth: DEPTH,
 };

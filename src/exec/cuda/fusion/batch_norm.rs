@@ -124,13 +124,10 @@ pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>
 /// kernel makes them and nobody else reads the gradient between.
 fn to_convolution(view: &View<'_>, chain: &[usize], time: usize) -> Option<(Kind, Vec<usize>)> {
     let dx = view.at(time).outputs[0];
-    let [weight, input] = view.readers(dx)?[..] else { return None };
-    let kinds = [view.op(weight)?, view.op(input)?];
-    let (weight, input) = match kinds {
-        [Op::Conv2dBackwardWeight { .. }, Op::Conv2dBackwardInput { .. }] => (weight, input),
-        [Op::Conv2dBackwardInput { .. }, Op::Conv2dBackwardWeight { .. }] => (input, weight),
-        _ => return None,
-    };
+    let [input, weight] = view.readers(dx)?[..] else { return None };
+    if !matches!(view.op(weight)?, Op::Conv2dBackwardWeight { .. }) {
+        return None;
+    }
     let (filter, result) = (view.at(input).inputs[1], view.at(input).outputs[0]);
     if !sees_one_pixel(view, input) || view.at(weight).inputs[0] != dx || view.at(input).inputs[0] != dx {
         return None;
@@ -139,12 +136,12 @@ fn to_convolution(view: &View<'_>, chain: &[usize], time: usize) -> Option<(Kind
         let norm = view.only_reader(view.at(relu).outputs[0])?;
         let (kind, times) = behind_relu(view, norm)?;
         let same = view.at(relu).inputs[1] == view.at(weight).inputs[1];
-        (kind == Kind::RectifiedNormBackward && same && times.len() == 3).then_some(times)
+        (kind == Kind::RectifiedNormBackward && same && times[0] == input).then_some([relu, norm])
     });
     let sizes = [view.shape(filter)[0], view.shape(filter)[1]];
     let rows = view.elements(dx) / sizes[0].max(1);
-    let onward = inner.unwrap_or(vec![input]);
-    let times: Vec<usize> = chain.iter().copied().chain([weight]).chain(onward).collect();
+    let onward = inner.into_iter().flatten();
+    let times: Vec<usize> = chain.iter().copied().chain([input, weight]).chain(onward).collect();
     let (first, last) = (times[0], times[times.len() - 1]);
     let ordered = times.is_sorted() && [last, first].into_iter().any(|place| view.can_meet(&times, place));
     (ordered && pixel_backward::takes(rows, sizes)).then_some((Kind::NormToConvolutionBackward, times))

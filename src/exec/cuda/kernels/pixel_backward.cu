@@ -22,8 +22,8 @@ using pixel_product::Operands;
 using pixel_product::put;
 using namespace tensor_cores;
 
-constexpr int THREADS = 512, DEPTH = 256, STEP = 64, CHUNKS = DEPTH / STEP, TILE = 128, WIDTH = 64, HALF = WIDTH / 2, STAGES = 3;
-// Of the 16 rows of a warp that makes the gradient of the input a thread has eight columns of four; of a step eight channels of two rows.
+constexpr int THREADS = 512, DEPTH = 256, STEP = 64, CHUNKS = DEPTH / STEP, TILE = 128, WIDTH = 64, HALF = WIDTH / 2;
+// Of the 16 rows of a warp that makes the gradient of the input a thread has eight columns of four; of a step eight channels of two rows, which another thread fetched.
 constexpr int LANES = WIDTH / 8, LINES = 32 / LANES, OWN_ROWS = 16 / LINES, FETCHED = TILE * STEP / 8 / THREADS;
 // Which products a warp makes. The emulation, whose warps of a block do the same, makes both in all, and leaves those of the first half, and of
 // the second.
@@ -37,11 +37,11 @@ typedef Tile<WIDTH, TILE> Results;
 typedef Tile<HALF, TILE> Half;
 typedef Tile<WIDTH, DEPTH> Filter;
 
-// Where things are in shared memory, in numbers of 16 bits. A stage has gradients and what was normalised; inputs are of two tiles.
-constexpr int STAGE = 2 * Step::SIZE, FILTER = STAGES * STAGE, INPUTS = FILTER + Filter::SIZE, EIGHTS = OWN_ROWS * THREADS / 2 * 8,
-              BROUGHT = INPUTS + 4 * Half::SIZE, NUMBERS = BROUGHT + 2 * EIGHTS;
+// Where things are in shared memory, in numbers of 16 bits. Each step along the depth has a stage: gradients and what was normalised.
+constexpr int STAGE = 2 * Step::SIZE, FILTER = CHUNKS * STAGE, INPUTS = FILTER + Filter::SIZE, EIGHTS = OWN_ROWS * THREADS / 2 * 8,
+              BROUGHT = INPUTS + 2 * Half::SIZE, NUMBERS = BROUGHT + 2 * EIGHTS;
 constexpr int BYTES = NUMBERS * 2 + (OUTER_VALUES * DEPTH + INNER_VALUES * WIDTH) * 4;
-static_assert(BYTES == 202752, "as dispatch/pixel_backward.rs has it");
+static_assert(BYTES == 219136, "as dispatch/pixel_backward.rs has it");
 
 // The normalisation of the convolution's result: the gradient that comes into it, and the sums of it.
 struct Outer {
@@ -136,22 +136,22 @@ struct Walk {
     __device__ inline i64 place(i64 row, int index) const {
         return (row + own_row(index)) * operands.columns + operands.first_column<WIDTH>() + own_column();
     }
-    __device__ inline Step gradients(int stage) const { return {shared + stage * STAGE}; }
-    __device__ inline Step normalised(int stage) const { return {shared + stage * STAGE + Step::SIZE}; }
+    __device__ inline Step gradients(int chunk) const { return {shared + chunk * STAGE}; }
+    __device__ inline Step normalised(int chunk) const { return {shared + chunk * STAGE + Step::SIZE}; }
     // Results take the place of what was normalised.
-    __device__ inline Results results(int stage) const { return {normalised(stage).data}; }
+    __device__ inline Results results(int chunk) const { return {normalised(chunk).data}; }
     __device__ inline Filter filter() const { return {shared + FILTER}; }
-    // Half of the columns of every other tile.
-    __device__ inline Half inputs(int parity, int half) const { return {shared + INPUTS + (2 * parity + half) * Half::SIZE}; }
+    // Half of the columns.
+    __device__ inline Half inputs(int half) const { return {shared + INPUTS + half * Half::SIZE}; }
     // A thread's own eights of the input, of every other tile.
     __device__ inline u16* brought(int parity, int index) const {
         return shared + BROUGHT + parity * EIGHTS + (index * (THREADS / 2) + (int)threadIdx.x % (THREADS / 2)) * 8;
     }
 
-    __device__ inline void fetch(int stage, i64 row, int chunk) const {
+    __device__ inline void fetch(i64 row, int chunk) const {
         const u16 *dy = (const u16*)outer.dy.data + chunk * STEP, *x = (const u16*)outer.x.data + chunk * STEP;
-        gradients(stage).template fetch<THREADS>(dy, DEPTH, row, operands.rows);
-        normalised(stage).template fetch<THREADS>(x, DEPTH, row, operands.rows);
+        gradients(chunk).template fetch<THREADS>(dy, DEPTH, row, operands.rows);
+        normalised(chunk).template fetch<THREADS>(x, DEPTH, row, operands.rows);
     }
     __device__ inline void fetch_filter() const {
         const u16* from = (const u16*)operands.filter.data + operands.first_column<WIDTH>();
@@ -186,6 +186,20 @@ struct Walk {
         return normal;
     }
 
+    // Inputs of the next tile are put when the products of the filter's gradient have read those of this one.
+    __device__ inline void release_inputs() const {
+#ifdef WARP_GROUPS
+        if (ROLE == OF_FILTER) asm volatile("bar.arrive 1, %0;" ::"n"(THREADS) : "memory");
+#endif
+    }
+    __device__ inline void await_inputs() const {
+#ifdef WARP_GROUPS
+        if (ROLE == OF_INPUT) asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+#else
+        __syncthreads();
+#endif
+    }
+
     // What the convolution was of, as it was made forward.
     __device__ inline void put_inputs(int parity) const {
         const Normal<MODE> normal = this->normal();
@@ -201,22 +215,21 @@ struct Walk {
                 }
                 eight.quad = pack_eight<FORMAT>(values);
             }
-            *(Quad*)inputs(parity, own_column() / HALF).at(own_row(index), own_column() % HALF / 8) = eight.quad;
+            *(Quad*)inputs(own_column() / HALF).at(own_row(index), own_column() % HALF / 8) = eight.quad;
         }
     }
 
-    // The gradient of the convolution's result, in the place of what came into its normalisation. A thread takes what it fetched, four channels
-    // at a time, since registers are short.
-    __device__ inline void differentiate(int stage, int chunk) const {
-        const int thread = (int)threadIdx.x, eighth = thread % (STEP / 8);
+    // The gradient of the convolution's result, in the place of what came into its normalisation. A warp takes eight channels, so that what is known
+    // of them is read once for all its threads; four at a time, since registers are short.
+    __device__ inline void differentiate(int chunk) const {
+        const int eighth = warp_number() % (STEP / 8), row = warp_number() / (STEP / 8) * (TILE / 2) + lane_number();
         Quad* places[FETCHED];
         Eight<FORMAT> dy[FETCHED], x[FETCHED];
 #pragma unroll
         for (int index = 0; index < FETCHED; index++) {
-            const int row = thread / (STEP / 8) + index * (THREADS / (STEP / 8));
-            places[index] = (Quad*)gradients(stage).at(row, eighth);
+            places[index] = (Quad*)gradients(chunk).at(row + index * 32, eighth);
             dy[index] = {*places[index]};
-            x[index] = {*(const Quad*)normalised(stage).at(row, eighth)};
+            x[index] = {*(const Quad*)normalised(chunk).at(row + index * 32, eighth)};
         }
 #pragma unroll
         for (int first = 0; first < 8; first += 4) {
@@ -279,31 +292,20 @@ struct Walk {
     __device__ inline Pairs<8> run(float* weight_partials) const {
         const i64 first = operands.first_row();
         const int tiles = operands.tiles<TILE>();
-        // The next step to fetch.
-        int left = tiles * CHUNKS, fetch_chunk = 0, fetch_stage = 0;
-        i64 fetch_row = first;
-        auto fetch_next = [&] {
-            if (left == 0) return;
-            fetch(fetch_stage, fetch_row, fetch_chunk);
-            left--;
-            fetch_stage = fetch_stage + 1 == STAGES ? 0 : fetch_stage + 1;
-            fetch_chunk = fetch_chunk + 1 == CHUNKS ? 0 : fetch_chunk + 1;
-            if (fetch_chunk == 0) fetch_row += TILE;
-        };
         know();
         fetch_filter();
         if (is_of_input()) bring(0, first);
 #pragma unroll
-        for (int ahead = 0; ahead < STAGES - 1; ahead++) {
-            fetch_next();
+        for (int chunk = 0; chunk < CHUNKS - 1; chunk++) {
+            fetch(first, chunk);
             end_group();
         }
         Pairs<8> found = nothing_found();
         float result[WIDTH / 8][4], weights[CHUNKS][HALF / 8][4];
 #pragma unroll
         for (int index = 0; index < CHUNKS * HALF / 2; index++) weights[index / (HALF / 2)][index % (HALF / 2) / 4][index % 4] = 0.0f;
+        wait_groups<CHUNKS - 2>();
         __syncthreads();
-        int stage = 0;
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile++) {
             const i64 row = first + (i64)tile * TILE;
@@ -314,29 +316,32 @@ struct Walk {
                 for (float& one : columns) one = 0.0f;
 #pragma unroll
             for (int chunk = 0; chunk < CHUNKS; chunk++) {
-                wait_groups<STAGES - 2>();
+                if (chunk == 0 && tile > 0) await_inputs();
                 if (chunk == 0 && is_of_input()) put_inputs(parity);
-                differentiate(stage, chunk);
+                differentiate(chunk);
                 show_copies();
+                // The next step is there for all once they have met.
+                wait_groups<CHUNKS - 3>();
                 wait_products<0>();
                 if (ROLE != OF_FILTER) hold<WIDTH>(result);
                 if (ROLE != OF_INPUT && chunk > 0) hold<HALF>(weights[chunk - 1]);
                 __syncthreads();
-                if (ROLE != OF_FILTER) begin_input<FORMAT>(result, gradients(stage), filter(), chunk);
-                if (ROLE != OF_INPUT) begin_filter<FORMAT>(weights[chunk], gradients(stage), inputs(parity, warp_number() / 4 % 2));
+                if (ROLE != OF_FILTER) begin_input<FORMAT>(result, gradients(chunk), filter(), chunk);
+                if (ROLE != OF_INPUT) begin_filter<FORMAT>(weights[chunk], gradients(chunk), inputs(warp_number() / 4 % 2));
                 // All are done with the memory of the step before.
-                fetch_next();
+                if (chunk == 0) fetch(row, CHUNKS - 1);
+                else if (tile + 1 < tiles) fetch(row + TILE, chunk - 1);
                 if (chunk == 0 && tile + 1 < tiles && is_of_input()) bring(1 - parity, row + TILE);
                 end_group();
                 if (chunk == CHUNKS - 1) {
                     wait_products<0>();
                     if (ROLE != OF_INPUT) hold<HALF>(weights[chunk]);
+                    if (tile + 1 < tiles) release_inputs();
                     if (ROLE != OF_FILTER) {
                         hold<WIDTH>(result);
-                        leave(found, result, results(stage), row, parity);
+                        leave(found, result, results(chunk), row, parity);
                     }
                 }
-                stage = stage + 1 == STAGES ? 0 : stage + 1;
             }
         }
         wait_groups<0>();

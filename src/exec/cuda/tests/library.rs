@@ -89,3 +89,21 @@ fn resnet_and_bert_cast_their_weights_alone() {
     // The first row of the table of segments, and its gradient.
     assert_eq!(copies(&bert), [0, 1, 0, 1, 0, 1, 0], "{COPIES:?}");
 }
+
+#[test]
+fn gradients_of_normalised_results_in_resnet_are_never_in_memory_where_a_kernel_makes_them() {
+    let (features, labels) = pictures(64);
+    for (precision, names) in [
+        ("amp-bf16", ["pixel_backward_rectified_bf16", "pixel_backward_plain_bf16"]),
+        ("amp-fp16", ["pixel_backward_rectified_f16", "pixel_backward_plain_f16"]),
+    ] {
+        let step = step("\"resnet\" depth=50", precision, &features, labels.clone());
+        let counts = launches(&step).0;
+        // The last convolutions of the three blocks of the first stage, and the convolution of its shortcut.
+        assert_eq!(names.map(|name| counts.get(name).copied().unwrap_or(0)), [3, 1], "{precision}");
+        // The other 49 of 53 normalisations: those of results of filters of one pixel in other stages, and those behind other filters.
+        let passes = ["batch_norm_gradient_wide", "batch_norm_gradient_rectified"];
+        let passes: usize = passes.iter().map(|name| counts.get(name).copied().unwrap_or(0)).sum();
+        assert_eq!(passes, 49, "{precision}");
+    }
+}
