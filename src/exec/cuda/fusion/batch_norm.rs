@@ -125,7 +125,9 @@ pub(super) fn backward(view: &View<'_>, time: usize) -> Option<(Kind, Vec<usize>
 fn to_convolution(view: &View<'_>, chain: &[usize], time: usize) -> Option<(Kind, Vec<usize>)> {
     let dx = view.at(time).outputs[0];
     let [input, weight] = view.readers(dx)?[..] else { return None };
-    if !matches!(view.op(weight)?, Op::Conv2dBackwardWeight { .. }) {
+    // Kernels are for half precision; in others the gradient keeps its place among the results.
+    let halves = matches!(view.format(dx), DType::F16 | DType::Bf16);
+    if !halves || !matches!(view.op(weight)?, Op::Conv2dBackwardWeight { .. }) {
         return None;
     }
     let (filter, result) = (view.at(input).inputs[1], view.at(input).outputs[0]);
