@@ -101,9 +101,9 @@ impl<'a> Both<'a> {
                 (channels, self.input.output(0), [Tensor::NONE; 2], 0)
             }
         };
-        let before = [outer.dy, x, gamma, mean, rstd, self.input.input(1)];
-        let [dy, x, gamma, mean, rstd, filter] = before;
-        let operands = [dy, x, gamma, mean, rstd, filter, of, inner_gamma, beta, inner_mean, inner_rstd, out];
+        let filter = self.input.input(1);
+        let operands =
+            [outer.dy, x, gamma, mean, rstd, filter, of, inner_gamma, beta, inner_mean, inner_rstd, out];
         self.product.launch(
             self.kernel,
             operands,

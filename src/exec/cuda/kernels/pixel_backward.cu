@@ -14,16 +14,17 @@ namespace pixel_backward_parts {
 
 using channel_sums::AsSums;
 using channel_sums::Lines;
-using channel_sums::MOST_LAST_LINES;
 using channel_sums::nothing_found;
 using channel_sums::Pairs;
 using channel_sums::Room;
+using pixel_product::begin_step;
 using pixel_product::Operands;
 using pixel_product::put;
 using namespace tensor_cores;
 
 constexpr int THREADS = 512, DEPTH = 256, STEP = 64, CHUNKS = DEPTH / STEP, TILE = 128, WIDTH = 64, HALF = WIDTH / 2;
-// Of the 16 rows of a warp that makes the gradient of the input a thread has eight columns of four; of a step eight channels of two rows, which another thread fetched.
+// Of the 16 rows of a warp that makes the gradient of the input a thread has eight columns of four; of a step eight channels
+// of two rows, which another thread fetched.
 constexpr int LANES = WIDTH / 8, LINES = 32 / LANES, OWN_ROWS = 16 / LINES, FETCHED = TILE * STEP / 8 / THREADS;
 // Which products a warp makes. The emulation, whose warps of a block do the same, makes both in all, and leaves those of the first half, and of
 // the second.
@@ -35,10 +36,10 @@ constexpr int INNER_VALUES = 4;
 typedef Tile<STEP, TILE> Step;
 typedef Tile<WIDTH, TILE> Results;
 typedef Tile<HALF, TILE> Half;
-typedef Tile<WIDTH, DEPTH> Filter;
+typedef pixel_product::Filter<WIDTH, true>::Place Filter;
 
 // Where things are in shared memory, in numbers of 16 bits. Each step along the depth has a stage: gradients and what was normalised.
-constexpr int STAGE = 2 * Step::SIZE, FILTER = CHUNKS * STAGE, INPUTS = FILTER + Filter::SIZE, EIGHTS = OWN_ROWS * THREADS / 2 * 8,
+constexpr int STAGE = 2 * Step::SIZE, FILTER = CHUNKS * STAGE, INPUTS = FILTER + CHUNKS * Filter::SIZE, EIGHTS = OWN_ROWS * THREADS / 2 * 8,
               BROUGHT = INPUTS + 2 * Half::SIZE, NUMBERS = BROUGHT + 2 * EIGHTS;
 constexpr int BYTES = NUMBERS * 2 + (OUTER_VALUES * DEPTH + INNER_VALUES * WIDTH) * 4;
 static_assert(BYTES == 219136, "as dispatch/pixel_backward.rs has it");
@@ -62,33 +63,6 @@ struct Outer {
         }
     }
 };
-
-// Begins what a step adds to the gradient of the input: gradients · filter.
-template <int FORMAT>
-__device__ inline void begin_input(float (&result)[WIDTH / 8][4], const Step& gradients, const Filter& filter, int chunk) {
-    const int row = warp_number() % 8 * 16;
-#ifdef WARP_GROUPS
-    begin_group<WIDTH>(result);
-#pragma unroll
-    for (int k = 0; k < STEP; k += 16)
-        multiply_shared<FORMAT, WIDTH, true>(result, gradients.described(row / 64 * 64, k), filter.described_along_rows(chunk * STEP + k),
-                                             true);
-    commit_group();
-#else
-#pragma unroll
-    for (int k = 0; k < STEP; k += 16) {
-        u32 left[4];
-        gradients.left(left, row, k);
-#pragma unroll
-        for (int column = 0; column < WIDTH; column += 16) {
-            u32 b[4];
-            filter.right_along_rows(b, chunk * STEP + k, column);
-            multiply<FORMAT>(result[column / 8], left, b[0], b[1]);
-            multiply<FORMAT>(result[column / 8 + 1], left, b[2], b[3]);
-        }
-    }
-#endif
-}
 
 // Begins what a step adds to the gradient of the filter: gradientsᵀ · inputs.
 template <int FORMAT>
@@ -140,7 +114,7 @@ struct Walk {
     __device__ inline Step normalised(int chunk) const { return {shared + chunk * STAGE + Step::SIZE}; }
     // Results take the place of what was normalised.
     __device__ inline Results results(int chunk) const { return {normalised(chunk).data}; }
-    __device__ inline Filter filter() const { return {shared + FILTER}; }
+    __device__ inline Filter filter(int chunk) const { return {shared + FILTER + chunk * Filter::SIZE}; }
     // Half of the columns.
     __device__ inline Half inputs(int half) const { return {shared + INPUTS + half * Half::SIZE}; }
     // A thread's own eights of the input, of every other tile.
@@ -155,7 +129,9 @@ struct Walk {
     }
     __device__ inline void fetch_filter() const {
         const u16* from = (const u16*)operands.filter.data + operands.first_column<WIDTH>();
-        filter().template fetch<THREADS>(from, operands.columns, 0, DEPTH);
+#pragma unroll
+        for (int chunk = 0; chunk < CHUNKS; chunk++)
+            filter(chunk).template fetch<THREADS>(from, operands.columns, chunk * STEP, DEPTH);
     }
     __device__ inline void bring(int parity, i64 row) const {
 #pragma unroll
@@ -326,7 +302,7 @@ struct Walk {
                 if (ROLE != OF_FILTER) hold<WIDTH>(result);
                 if (ROLE != OF_INPUT && chunk > 0) hold<HALF>(weights[chunk - 1]);
                 __syncthreads();
-                if (ROLE != OF_FILTER) begin_input<FORMAT>(result, gradients(chunk), filter(), chunk);
+                if (ROLE != OF_FILTER) begin_step<FORMAT, WIDTH, true>(result, gradients(chunk), filter(chunk), warp_number() % 8 * 16, true);
                 if (ROLE != OF_INPUT) begin_filter<FORMAT>(weights[chunk], gradients(chunk), inputs(warp_number() / 4 % 2));
                 // All are done with the memory of the step before.
                 if (chunk == 0) fetch(row, CHUNKS - 1);
@@ -352,8 +328,7 @@ struct Walk {
 
 // Joins the sums that the threads of the launch found.
 __device__ inline void join_inputs(const Pairs<8>& found, u16* shared, const Operands& operands, Room room, const Factors& factors) {
-    float* memory = (float*)shared;
-    const Lines lines = {memory, memory + MOST_LAST_LINES * WIDTH, memory + 2 * MOST_LAST_LINES * WIDTH, WIDTH};
+    const Lines lines = pixel_product::lines_in<WIDTH>(shared);
     __syncthreads();
     channel_sums::join_warp<AsSums>(found, LANES, lines, warp_number(), 0);
     __syncthreads();

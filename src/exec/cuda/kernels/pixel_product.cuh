@@ -82,11 +82,10 @@ struct Filter {
     typedef Tile<ROWS_ARE_K ? COLUMNS : DEPTH, ROWS_ARE_K ? DEPTH : COLUMNS> Place;
 };
 
-// Begins result[16 × COLUMNS] = pixels · filter for each warp, added to the result if it sums.
+// Begins result[16 × COLUMNS] = pixels · filter for a warp, whose pixels begin with `row`, added to the result if it sums.
 template <int FORMAT, int COLUMNS, bool ROWS_ARE_K>
 __device__ inline void begin_step(float (&result)[COLUMNS / 8][4], const Pixels& pixels,
-                                  const typename Filter<COLUMNS, ROWS_ARE_K>::Place& filter, bool sums) {
-    const int row = warp_number() * 16;
+                                  const typename Filter<COLUMNS, ROWS_ARE_K>::Place& filter, int row, bool sums) {
 #ifdef WARP_GROUPS
     begin_group<COLUMNS>(result);
 #pragma unroll
@@ -195,7 +194,7 @@ __device__ inline void over_rows(const Operands& operands, u16* shared, Bring br
         fetch(stage == 0 ? STAGES - 1 : stage - 1);
         end_group();
         const Pixels pixels{shared + stage * STAGE};
-        begin_step<FORMAT, COLUMNS, ROWS_ARE_K>(result, pixels, Filter{pixels.data + Pixels::SIZE}, k > 0);
+        begin_step<FORMAT, COLUMNS, ROWS_ARE_K>(result, pixels, Filter{pixels.data + Pixels::SIZE}, warp_number() * 16, k > 0);
         wait_products<0>();
         hold<COLUMNS>(result);
         if (++k == each) {
@@ -217,12 +216,18 @@ __device__ inline void over_rows(const Operands& operands, u16* shared, Bring br
     __syncthreads();
 }
 
+// Where lines of a block leave what they found of its columns, in shared memory that is free.
+template <int COLUMNS>
+__device__ inline Lines lines_in(u16* shared) {
+    float* memory = (float*)shared;
+    return {memory, memory + MOST_LAST_LINES * COLUMNS, memory + 2 * MOST_LAST_LINES * COLUMNS, COLUMNS};
+}
+
 // Joins what the threads of the launch found, in the memory of the steps, which is free.
 template <class How, int COLUMNS, class Finish>
 __device__ inline void join_columns(const Pairs<8>& found, u16* shared, const Operands& operands, Room room, Finish finish) {
     static_assert(Shape<COLUMNS>::STAGE * 2 >= (2 * COLUMNS + 1) * MOST_LAST_LINES * 4, "lines fit into the memory of a step");
-    float* memory = (float*)shared;
-    const Lines lines = {memory, memory + MOST_LAST_LINES * COLUMNS, memory + 2 * MOST_LAST_LINES * COLUMNS, COLUMNS};
+    const Lines lines = lines_in<COLUMNS>(shared);
     join_all<How>(found, Shape<COLUMNS>::LANES, lines, operands.parts(), room, finish);
 }
 
